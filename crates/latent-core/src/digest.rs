@@ -1,0 +1,62 @@
+//! SHA-256 as identity: of components, and over length-delimited fields.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// SHA-256 over `fields`, each as its length in 8 little-endian bytes and then its bytes (the form of D-02), so that moving a
+/// byte from one field to the next changes the result.
+pub fn length_delimited_sha256(fields: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for field in fields {
+        hasher.update((field.len() as u64).to_le_bytes());
+        hasher.update(field);
+    }
+    hasher.finalize().into()
+}
+
+/// The identity of a component: the SHA-256 of its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ComponentDigest([u8; 32]);
+
+impl ComponentDigest {
+    /// Hashes a component's bytes.
+    pub fn of(component: &[u8]) -> Self {
+        Self(Sha256::digest(component).into())
+    }
+
+    /// The raw digest.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ComponentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ComponentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moving_a_byte_between_fields_changes_the_hash() {
+        assert_ne!(length_delimited_sha256(&[b"ab", b"c"]), length_delimited_sha256(&[b"a", b"bc"]));
+        assert_ne!(length_delimited_sha256(&[b"ab"]), length_delimited_sha256(&[b"ab", b""]));
+    }
+
+    #[test]
+    fn a_component_digest_is_plain_sha256() {
+        let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(ComponentDigest::of(b"").to_string(), empty);
+    }
+}
