@@ -1,0 +1,173 @@
+//! The contract of a bus: submit and complete, with a blocking façade on top. No engine and no I/O lives here.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, StoredRecord, Ticket, Uid};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{BusError, StoredEvent, limits};
+
+/// Where an event lies. On the embedded engine the offset is partition-local, on NATS it is the stream sequence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PublishAck {
+    /// The topic.
+    pub topic: String,
+    /// The partition the key chose.
+    pub partition: u32,
+    /// The position there.
+    pub offset: u64,
+    /// The event's uid.
+    pub uid: String,
+    /// True when the log already held this uid with the same content.
+    pub duplicate: bool,
+}
+
+/// What became of one publication.
+pub type PublishResult = Result<PublishAck, BusError>;
+
+/// What can be known of a record without holding its payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordHead {
+    /// The position.
+    pub offset: Offset,
+    /// Key and size, or that the record is damaged.
+    pub content: HeadContent,
+}
+
+/// See [`RecordHead`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeadContent {
+    /// The record can be read.
+    Readable {
+        /// Its key.
+        key: String,
+        /// Bytes of its payload.
+        payload_bytes: u64,
+    },
+    /// The record is damaged; its offset stays occupied.
+    Damaged,
+}
+
+/// Told after records became readable. Called on the engine's own thread: it must not block and must not call the bus.
+pub trait AppendWatcher: Send + Sync {
+    /// `next` is the offset after the last readable record of the partition.
+    fn appended(&self, topic: &str, partition: Partition, next: Offset);
+}
+
+/// Partitioned, ordered, replayable topics.
+///
+/// The `submit_*` methods never block on the log: they check, hand over and return a ticket, or a ready ticket with the reason why
+/// not. The other methods are the blocking façade over them and must not be called from an async task.
+pub trait EventBus: Send + Sync {
+    /// Publishes one record. A missing uid is minted (UUIDv7). Acknowledged means durable.
+    fn submit_record(&self, topic: &str, record: NewRecord) -> Ticket<PublishResult>;
+
+    /// Records with offsets ≥ `offset`, ascending, at most `max`. A damaged record ends the list before it; when it is the first,
+    /// the result is [`BusError::Unreadable`].
+    fn submit_fetch(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>>;
+
+    /// Heads of records with offsets ≥ `offset`, ascending, at most `max`; damaged records are listed as such.
+    fn submit_heads(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<RecordHead>, BusError>>;
+
+    /// Where the event with this uid lies, or `None` when the topic certainly has none.
+    fn submit_find(&self, topic: &str, key: &str, uid: &Uid) -> Ticket<Result<Option<PublishAck>, BusError>>;
+
+    /// How many partitions the topic has.
+    ///
+    /// # Errors
+    /// [`BusError::UnknownTopic`].
+    fn partitions(&self, topic: &str) -> Result<u32, BusError>;
+
+    /// The declared topics, sorted.
+    fn topics(&self) -> Vec<String>;
+
+    /// First readable offset and the offset after the last one, of a partition.
+    ///
+    /// # Errors
+    /// [`BusError::UnknownTopic`], [`BusError::OutOfRange`].
+    fn bounds(&self, topic: &str, partition: Partition) -> Result<(Offset, Offset), BusError>;
+
+    /// Sets the one watcher of this bus; it replaces an earlier one.
+    fn watch_appends(&self, watcher: Arc<dyn AppendWatcher>);
+
+    /// Publishes one record and waits.
+    ///
+    /// # Errors
+    /// See [`BusError`]; `Uncertain` means that it may be stored.
+    fn publish_record(&self, topic: &str, record: &NewRecord) -> PublishResult {
+        self.submit_record(topic, record.clone()).wait()
+    }
+
+    /// Publishes a JSON value. The uid is `value.metadata.uid` when that is a string, else it is minted (B-010).
+    ///
+    /// # Errors
+    /// See [`EventBus::publish_record`].
+    fn publish(&self, topic: &str, key: &str, value: &Value) -> PublishResult {
+        let uid = metadata_uid(value).map(Uid::parse).transpose()?;
+        self.publish_record(topic, &json_record(uid, key, value)?)
+    }
+
+    /// Publishes a JSON value under `event_uid`, which `value.metadata.uid` must equal where it is a string (D-16).
+    ///
+    /// # Errors
+    /// See [`EventBus::publish_record`]; a different `metadata.uid` is `Rejected`.
+    fn publish_idempotent(&self, topic: &str, key: &str, value: &Value, event_uid: &str) -> PublishResult {
+        if let Some(inner) = metadata_uid(value).filter(|inner| *inner != event_uid) {
+            let rule =
+                format!("metadata.uid {inner:?} differs from the uid {event_uid:?} of the call; make them equal or leave metadata.uid out");
+            return Err(BusError::Rejected { rule, permanent: true });
+        }
+        self.publish_record(topic, &json_record(Some(Uid::parse(event_uid)?), key, value)?)
+    }
+
+    /// Publishes many records, sharing commits; one result for each, in order. At most `limits::BATCH_IN_FLIGHT` of them and
+    /// `limits::BATCH_IN_FLIGHT_BYTES` of payload are handed over and unanswered at a time.
+    fn publish_batch(&self, topic: &str, records: &[NewRecord]) -> Vec<PublishResult> {
+        let mut results = Vec::with_capacity(records.len());
+        let mut in_flight = VecDeque::new();
+        let mut bytes_in_flight = 0;
+        for record in records {
+            let bytes = record.payload().len();
+            while in_flight.len() >= limits::BATCH_IN_FLIGHT.default_usize()
+                || bytes_in_flight + bytes > limits::BATCH_IN_FLIGHT_BYTES.default_usize()
+            {
+                let Some((ticket, bytes)) = in_flight.pop_front() else { break };
+                results.push(Ticket::wait(ticket));
+                bytes_in_flight -= bytes;
+            }
+            in_flight.push_back((self.submit_record(topic, record.clone()), bytes));
+            bytes_in_flight += bytes;
+        }
+        results.extend(in_flight.into_iter().map(|(ticket, _)| ticket.wait()));
+        results
+    }
+
+    /// The JSON form of [`EventBus::submit_fetch`], waited for.
+    ///
+    /// # Errors
+    /// [`BusError::UnknownTopic`], [`BusError::OutOfRange`], [`BusError::Unreadable`], [`BusError::Io`].
+    fn fetch(&self, topic: &str, partition: u32, offset: u64, max: usize) -> Result<Vec<StoredEvent>, BusError> {
+        let records = self.submit_fetch(topic, Partition(partition), Offset(offset), max).wait()?;
+        Ok(records.iter().map(StoredEvent::from).collect())
+    }
+
+    /// Where the event with this uid lies. `None` is certain.
+    ///
+    /// # Errors
+    /// [`BusError::UnknownTopic`], [`BusError::Io`].
+    fn find_event_by_uid(&self, topic: &str, key: &str, event_uid: &str) -> Result<Option<PublishAck>, BusError> {
+        self.submit_find(topic, key, &Uid::parse(event_uid)?).wait()
+    }
+}
+
+fn metadata_uid(value: &Value) -> Option<&str> {
+    value.get("metadata")?.get("uid")?.as_str()
+}
+
+fn json_record(uid: Option<Uid>, key: &str, value: &Value) -> Result<NewRecord, BusError> {
+    let payload = serde_json::to_vec(value).map_err(|error| BusError::Serde { problem: error.to_string() })?;
+    Ok(NewRecord::new(uid, key, MediaType::json(), Attributes::default(), Bytes::from(payload))?)
+}

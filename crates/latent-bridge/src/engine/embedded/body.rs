@@ -1,0 +1,196 @@
+//! The body of a frame: uid, key, media type, attributes and payload. Bytes in, values out; no I/O.
+//!
+//! Equal bodies are equal events: every field that counts for "same content" is in here and nothing else is.
+
+use bytes::Bytes;
+use latent_core::{Attributes, MediaType, NewRecord, Record, Uid, UnixMillis, limits};
+
+use super::frame::{u16_at, u32_at};
+
+/// Bytes of the lengths at the start of a body.
+pub(super) const LENGTHS_BYTES: usize = 16;
+
+/// Byte positions of the lengths.
+pub(super) mod lengths_at {
+    pub(in super::super) const UID: usize = 0;
+    pub(in super::super) const KEY: usize = 2;
+    pub(in super::super) const MEDIA_TYPE: usize = 4;
+    pub(in super::super) const ATTRIBUTE_COUNT: usize = 6;
+    pub(in super::super) const ATTRIBUTES: usize = 8;
+    pub(in super::super) const PAYLOAD: usize = 12;
+}
+
+/// Room for attributes: those of clients and those the host adds to a dead letter (at most 8 KiB), with their lengths.
+const ATTRIBUTES_BYTES_MAX: usize = 16_384;
+
+/// The largest head: lengths, uid and key.
+pub(super) const HEAD_BYTES_MAX: usize = LENGTHS_BYTES + limits::UID_BYTES.max_usize() + limits::KEY_BYTES.max_usize();
+
+/// The largest body any record can have. A header that claims more is damaged.
+pub(super) const BODY_BYTES_MAX: usize =
+    HEAD_BYTES_MAX + limits::MEDIA_TYPE_BYTES.max_usize() + ATTRIBUTES_BYTES_MAX + limits::EVENT_BYTES.max_usize();
+
+/// A record's content as bytes, with their checksums.
+#[derive(Debug, Clone)]
+pub(super) struct EncodedBody {
+    pub(super) bytes: Bytes,
+    pub(super) body_crc: u32,
+    pub(super) head_crc: u32,
+}
+
+/// The part of a body that can be read without its payload.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BodyHead<'b> {
+    pub(super) key: &'b str,
+    pub(super) payload_bytes: u64,
+}
+
+struct Lengths {
+    uid: usize,
+    key: usize,
+    media_type: usize,
+    attribute_count: usize,
+    attributes: usize,
+    payload: usize,
+}
+
+impl Lengths {
+    fn decode(body: &[u8]) -> Option<Self> {
+        let short = |at| u16_at(body, at).map(usize::from);
+        let long = |at| u32_at(body, at).and_then(|len| usize::try_from(len).ok());
+        Some(Self {
+            uid: short(lengths_at::UID)?,
+            key: short(lengths_at::KEY)?,
+            media_type: short(lengths_at::MEDIA_TYPE)?,
+            attribute_count: short(lengths_at::ATTRIBUTE_COUNT)?,
+            attributes: long(lengths_at::ATTRIBUTES)?,
+            payload: long(lengths_at::PAYLOAD)?,
+        })
+    }
+
+    const fn head_bytes(&self) -> usize {
+        LENGTHS_BYTES + self.uid + self.key
+    }
+}
+
+/// Encodes a record under `uid`. `None` when a field is longer than its limit, which the types of the record rule out.
+pub(super) fn encode(uid: &Uid, record: &NewRecord) -> Option<EncodedBody> {
+    let (media_type, attributes) = (record.media_type().as_str(), record.attributes());
+    let attributes_bytes: usize = attributes.iter().map(|(name, value)| 4 + name.len() + value.len()).sum();
+    let fixed = LENGTHS_BYTES + uid.as_str().len() + record.key().len() + media_type.len();
+    let mut out = Vec::with_capacity(fixed + attributes_bytes + record.payload().len());
+    for length in [uid.as_str().len(), record.key().len(), media_type.len(), attributes.iter().len()] {
+        out.extend_from_slice(&u16::try_from(length).ok()?.to_le_bytes());
+    }
+    for length in [attributes_bytes, record.payload().len()] {
+        out.extend_from_slice(&u32::try_from(length).ok()?.to_le_bytes());
+    }
+    out.extend_from_slice(uid.as_str().as_bytes());
+    out.extend_from_slice(record.key().as_bytes());
+    let head_crc = crc32fast::hash(&out);
+    out.extend_from_slice(media_type.as_bytes());
+    for (name, value) in attributes.iter() {
+        for text in [name, value] {
+            out.extend_from_slice(&u16::try_from(text.len()).ok()?.to_le_bytes());
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+    out.extend_from_slice(record.payload());
+    (out.len() <= BODY_BYTES_MAX).then(|| EncodedBody { body_crc: crc32fast::hash(&out), head_crc, bytes: Bytes::from(out) })
+}
+
+/// Decodes a body whose checksum was right. `None` when it still is no record, which only a fault of the writer could cause.
+pub(super) fn decode(body: &Bytes, stored_at: UnixMillis) -> Option<Record> {
+    let lengths = Lengths::decode(body)?;
+    let mut at = LENGTHS_BYTES;
+    let mut text = |length: usize| {
+        let part = body.get(at..at.checked_add(length)?)?;
+        at += length;
+        std::str::from_utf8(part).ok()
+    };
+    let uid = Uid::parse(text(lengths.uid)?).ok()?;
+    let key = text(lengths.key)?.to_owned();
+    let media_type = MediaType::parse(text(lengths.media_type)?).ok()?;
+    let attributes = decode_attributes(body.get(at..at.checked_add(lengths.attributes)?)?, lengths.attribute_count)?;
+    at += lengths.attributes;
+    let payload_end = at.checked_add(lengths.payload)?;
+    (payload_end == body.len()).then(|| Record { uid, key, media_type, attributes, payload: body.slice(at..payload_end), stored_at })
+}
+
+fn decode_attributes(mut bytes: &[u8], count: usize) -> Option<Attributes> {
+    let mut text = || {
+        let length = usize::from(u16_at(bytes, 0)?);
+        let part = bytes.get(2..2 + length)?;
+        bytes = bytes.get(2 + length..)?;
+        String::from_utf8(part.to_vec()).ok()
+    };
+    let pairs = (0..count).map(|_| Some((text()?, text()?))).collect::<Option<Vec<_>>>()?;
+    bytes.is_empty().then_some(())?;
+    Attributes::parse(pairs).ok()
+}
+
+/// Reads the uid of a body whose checksum was right.
+pub(super) fn decode_uid(body: &[u8]) -> Option<&str> {
+    let lengths = Lengths::decode(body)?;
+    std::str::from_utf8(body.get(LENGTHS_BYTES..LENGTHS_BYTES.checked_add(lengths.uid)?)?).ok()
+}
+
+/// Reads the head at the start of `bytes`, which may end anywhere after it, and checks it against its own checksum.
+pub(super) fn decode_head(bytes: &[u8], head_crc: u32) -> Option<BodyHead<'_>> {
+    let lengths = Lengths::decode(bytes)?;
+    let head = bytes.get(..lengths.head_bytes()).filter(|head| crc32fast::hash(head) == head_crc)?;
+    let key = std::str::from_utf8(head.get(LENGTHS_BYTES + lengths.uid..)?).ok()?;
+    Some(BodyHead { key, payload_bytes: lengths.payload as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(attributes: Vec<(String, String)>) -> NewRecord {
+        let attributes = Attributes::parse(attributes).unwrap();
+        NewRecord::new(None, "käse", MediaType::octet_stream(), attributes, Bytes::from_static(b"\0\xffpayload")).unwrap()
+    }
+
+    #[test]
+    fn a_body_reads_back_as_it_was_written() {
+        let uid = Uid::parse("u-1").unwrap();
+        for pairs in [vec![], vec![("a".to_owned(), String::new()), ("B-c".to_owned(), "x y".to_owned())]] {
+            let new = record(pairs);
+            let encoded = encode(&uid, &new).unwrap();
+            let read = decode(&encoded.bytes, UnixMillis(9)).unwrap();
+            assert_eq!(read, new.into_record(uid.clone(), UnixMillis(9)));
+            assert_eq!(decode_uid(&encoded.bytes), Some("u-1"));
+            let head = encoded.bytes.slice(..LENGTHS_BYTES + 3 + "käse".len());
+            assert_eq!(decode_head(&head, encoded.head_crc), Some(BodyHead { key: "käse", payload_bytes: 9 }));
+        }
+    }
+
+    #[test]
+    fn a_cut_or_lengthened_body_is_no_record() {
+        let encoded = encode(&Uid::parse("u").unwrap(), &record(vec![("a".to_owned(), "b".to_owned())])).unwrap();
+        for length in 0..encoded.bytes.len() {
+            assert_eq!(decode(&encoded.bytes.slice(..length), UnixMillis(0)), None, "{length}");
+        }
+        let longer = [&*encoded.bytes, b"x"].concat();
+        assert_eq!(decode(&longer.into(), UnixMillis(0)), None);
+    }
+
+    #[test]
+    fn a_changed_key_is_noticed_without_the_payload() {
+        let encoded = encode(&Uid::parse("u").unwrap(), &record(vec![])).unwrap();
+        let mut bytes = encoded.bytes.to_vec();
+        bytes[LENGTHS_BYTES + 1] ^= 1;
+        assert_eq!(decode_head(&bytes, encoded.head_crc), None);
+    }
+
+    #[test]
+    fn the_largest_record_fits_the_largest_body() {
+        let attributes = (0..12).map(|n| (format!("a{n:02}"), "v".repeat(233))).collect();
+        let payload = Bytes::from(vec![1; limits::EVENT_BYTES.max_usize()]);
+        let media_type = MediaType::parse(&"m".repeat(128)).unwrap();
+        let new = NewRecord::new(None, &"k".repeat(1_024), media_type, Attributes::parse(attributes).unwrap(), payload).unwrap();
+        let encoded = encode(&Uid::parse(&"u".repeat(256)).unwrap(), &new).unwrap();
+        assert!(encoded.bytes.len() <= BODY_BYTES_MAX && decode(&encoded.bytes, UnixMillis(0)).is_some());
+    }
+}

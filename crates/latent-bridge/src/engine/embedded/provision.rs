@@ -1,0 +1,168 @@
+//! Creating a data directory and changing what its manifest says. Everything is checked before anything is touched; the manifest
+//! appears or changes in one step, last.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::directory::{
+    Layout, StoreId, create_directories, discard, parse_format, read_control, render_format, sync_parent, write_control, write_temporary,
+};
+use super::lock::DirectoryLock;
+use super::options::EngineOptions;
+use super::storage::{PathKind, Storage};
+use crate::{BridgeManifest, BusError, TopicSpec};
+
+/// A directory that is locked and whose control files were read.
+pub(super) struct OpenedDirectory {
+    pub(super) layout: Layout,
+    pub(super) lock: DirectoryLock,
+    pub(super) store: StoreId,
+    pub(super) manifest: BridgeManifest,
+}
+
+fn config(problem: String) -> BusError {
+    BusError::Config { problem }
+}
+
+/// Refuses what a manifest may say and this engine cannot do. Ignoring it would lose events or let wrong ones in.
+fn check_supported(manifest: &BridgeManifest) -> Result<(), BusError> {
+    manifest.validate()?;
+    for topic in &manifest.topics {
+        let unsupported = [("schema_ref", topic.schema_ref.is_some()), ("retention.cold_uri", topic.retention.cold_uri.is_some())];
+        if let Some((field, _)) = unsupported.iter().find(|(_, given)| *given) {
+            return Err(config(format!("topic {:?}: {field} is not supported by the embedded engine yet; leave it out", topic.name)));
+        }
+    }
+    Ok(())
+}
+
+/// True when the directory has a manifest, whatever is in it.
+pub(super) fn is_provisioned(storage: &dyn Storage, layout: &Layout) -> Result<bool, BusError> {
+    let path = layout.manifest();
+    let kind = storage.kind(&path).map_err(|error| BusError::io("open", &path, &error))?;
+    Ok(kind != PathKind::Missing)
+}
+
+/// Creates a data directory for `manifest`. Of several at once, one wins.
+pub(super) fn provision(directory: &Path, manifest: &BridgeManifest, options: &EngineOptions) -> Result<OpenedDirectory, BusError> {
+    options.checked()?;
+    check_supported(manifest)?;
+    let (storage, layout) = (&*options.storage, Layout::new(directory));
+    if is_provisioned(storage, &layout)? {
+        return Err(already_provisioned(""));
+    }
+    create_directories(storage, layout.root())?;
+    let lock = DirectoryLock::take(&layout.lock(), &options.holder).map_err(|error| match error {
+        BusError::InUse { holder, .. } => already_provisioned(&format!(", or is being provisioned, by {holder}")),
+        error => error,
+    })?;
+    if is_provisioned(storage, &layout)? {
+        return Err(already_provisioned(""));
+    }
+    let store = StoreId(fresh_id()?);
+    write_control(storage, &layout.format(), render_format(store).as_bytes())?;
+    create_directories(storage, &layout.state())?;
+    create_topics(storage, &layout, &manifest.topics)?;
+    link_manifest(storage, &layout, manifest)?;
+    Ok(OpenedDirectory { layout, lock, store, manifest: manifest.clone() })
+}
+
+fn already_provisioned(by: &str) -> BusError {
+    config(format!("the directory is already provisioned{by}; open it, or choose another"))
+}
+
+fn fresh_id() -> Result<[u8; 16], BusError> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| BusError::Backend(format!("no random bytes from the system: {error}")))?;
+    Ok(id)
+}
+
+fn create_topics(storage: &dyn Storage, layout: &Layout, topics: &[TopicSpec]) -> Result<(), BusError> {
+    create_directories(storage, &layout.topics())?;
+    topics.iter().try_for_each(|topic| create_directories(storage, &layout.topic(&topic.name)))
+}
+
+/// A hard link refuses to replace, which a rename would not: the last guard against a second winner.
+fn link_manifest(storage: &dyn Storage, layout: &Layout, manifest: &BridgeManifest) -> Result<(), BusError> {
+    let path = layout.manifest();
+    let prepared = write_temporary(storage, &path, manifest.to_yaml()?.as_bytes())?;
+    let linked = storage.hard_link(&prepared, &path);
+    discard(storage, &prepared);
+    linked.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => already_provisioned(""),
+        _ => BusError::io("link", &path, &error),
+    })?;
+    sync_parent(storage, &path)
+}
+
+/// Locks a provisioned directory and reads its control files. An unknown format is refused before anything is touched.
+pub(super) fn open(directory: &Path, options: &EngineOptions) -> Result<OpenedDirectory, BusError> {
+    options.checked()?;
+    let (storage, layout) = (&*options.storage, Layout::new(directory));
+    if !is_provisioned(storage, &layout)? {
+        return Err(config("the directory is not provisioned; provision it from a manifest first".to_owned()));
+    }
+    let missing = |file: &str| config(format!("{file} is missing from the directory; restore it from a copy"));
+    let store = parse_format(&read_control(storage, &layout.format())?.ok_or_else(|| missing("format"))?)?;
+    let lock = DirectoryLock::take(&layout.lock(), &options.holder)?;
+    discard(storage, &super::directory::temporary(&layout.manifest()));
+    discard(storage, &super::directory::temporary(&layout.format()));
+    let text = read_control(storage, &layout.manifest())?.ok_or_else(|| missing("manifest.yaml"))?;
+    let text = String::from_utf8(text).map_err(|_| config("manifest.yaml is not UTF-8; restore it from a copy".to_owned()))?;
+    let manifest = BridgeManifest::from_yaml(&text)?;
+    check_supported(&manifest)?;
+    check_folders(storage, &layout, &manifest)?;
+    Ok(OpenedDirectory { layout, lock, store, manifest })
+}
+
+/// A missing folder is a topic's whole log gone. Creating it anew would hide that.
+fn check_folders(storage: &dyn Storage, layout: &Layout, manifest: &BridgeManifest) -> Result<(), BusError> {
+    for topic in &manifest.topics {
+        let path = layout.topic(&topic.name);
+        let kind = storage.kind(&path).map_err(|error| BusError::io("open", &path, &error))?;
+        if kind != PathKind::Directory {
+            return Err(config(format!("folder topics/{} is missing; restore it from a copy", topic.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Brings an opened directory to `wanted`, or says what cannot be changed and changes nothing.
+pub(super) fn apply(opened: &mut OpenedDirectory, wanted: &BridgeManifest, options: &EngineOptions) -> Result<(), BusError> {
+    check_supported(wanted)?;
+    if *wanted == opened.manifest {
+        return Ok(());
+    }
+    compare(&opened.manifest, wanted)?;
+    let storage = &*options.storage;
+    create_topics(storage, &opened.layout, &wanted.topics)?;
+    write_control(storage, &opened.layout.manifest(), wanted.to_yaml()?.as_bytes())?;
+    opened.manifest = wanted.clone();
+    Ok(())
+}
+
+/// Refuses what would lose events or move them (D-21).
+fn compare(stored: &BridgeManifest, wanted: &BridgeManifest) -> Result<(), BusError> {
+    if stored.name != wanted.name {
+        let (old, new) = (&stored.name, &wanted.name);
+        return Err(config(format!(
+            "the directory belongs to {old:?} and the manifest's name is {new:?}; use {old:?}, or another directory (derived uids depend on the name)"
+        )));
+    }
+    let wanted: BTreeMap<_, _> = wanted.topics.iter().map(|topic| (&topic.name, topic)).collect();
+    for old in &stored.topics {
+        let name = &old.name;
+        let Some(new) = wanted.get(name) else {
+            return Err(config(format!(
+                "topic {name:?} is in the directory and not in the manifest; removing a topic is not supported, add it again"
+            )));
+        };
+        if old.partitions != new.partitions {
+            let (old, new) = (old.partitions, new.partitions);
+            return Err(config(format!(
+                "topic {name:?} has {old} partitions and the manifest says {new}; a changed count would send keys to other partitions, use {old}"
+            )));
+        }
+    }
+    Ok(())
+}

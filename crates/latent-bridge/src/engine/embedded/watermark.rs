@@ -1,0 +1,96 @@
+//! The watermark of a topic: next numbers that were durable once. It is derived and only ever raises: without it the log alone
+//! decides, with it a record that was acknowledged and then lost from the end of the log keeps its offset occupied.
+
+use std::path::{Path, PathBuf};
+
+use super::directory::{read_control, write_control};
+use super::frame::{Salt, u32_at, u64_at};
+use super::rebuild::NextNumbers;
+use super::storage::Storage;
+use crate::BusError;
+use crate::error::base_name;
+
+/// First bytes, little-endian.
+pub(super) const WATERMARK_MAGIC: u32 = u32::from_le_bytes(*b"LTW1");
+/// Bytes before the offsets.
+pub(super) const WATERMARK_FIXED_BYTES: usize = 20;
+
+/// Byte positions in a watermark.
+pub(super) mod watermark_at {
+    pub(in super::super) const MAGIC: usize = 0;
+    pub(in super::super) const CRC: usize = 4;
+    pub(in super::super) const SEQUENCE: usize = 8;
+    pub(in super::super) const PARTITIONS: usize = 16;
+}
+
+/// Where a topic's watermark is.
+pub(super) fn path(topic_directory: &Path) -> PathBuf {
+    topic_directory.join("watermark")
+}
+
+/// Reads a watermark. A missing, foreign or damaged one is as none, with a warning: the log has everything but lost records.
+pub(super) fn read(storage: &dyn Storage, path: &Path, salt: Salt, partitions: u32) -> Result<Option<NextNumbers>, BusError> {
+    let content = match read_control(storage, path) {
+        Ok(content) => content,
+        Err(BusError::Config { problem }) => {
+            tracing::warn!(problem, "a watermark is ignored; the log is read without it");
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let Some(content) = content else { return Ok(None) };
+    let decoded = decode(salt, &content).filter(|next| next.offsets.len() == partitions as usize);
+    if decoded.is_none() {
+        tracing::warn!(file = base_name(path), "a damaged watermark is ignored; the log is read without it");
+    }
+    Ok(decoded)
+}
+
+/// Replaces a watermark.
+pub(super) fn write(storage: &dyn Storage, path: &Path, salt: Salt, next: &NextNumbers) -> Result<(), BusError> {
+    write_control(storage, path, &encode(salt, next))
+}
+
+fn encode(salt: Salt, next: &NextNumbers) -> Vec<u8> {
+    let mut fields = next.sequence.to_le_bytes().to_vec();
+    let count = u32::try_from(next.offsets.len()).unwrap_or(u32::MAX);
+    fields.extend_from_slice(&count.to_le_bytes());
+    next.offsets.iter().for_each(|offset| fields.extend_from_slice(&offset.to_le_bytes()));
+    let mut out = WATERMARK_MAGIC.to_le_bytes().to_vec();
+    out.extend_from_slice(&salt.crc(&fields).to_le_bytes());
+    out.extend_from_slice(&fields);
+    out
+}
+
+fn decode(salt: Salt, content: &[u8]) -> Option<NextNumbers> {
+    let fields = content.get(watermark_at::SEQUENCE..)?;
+    let valid = u32_at(content, watermark_at::MAGIC)? == WATERMARK_MAGIC && u32_at(content, watermark_at::CRC)? == salt.crc(fields);
+    let count = u32_at(content, watermark_at::PARTITIONS)? as usize;
+    let offsets = content.get(WATERMARK_FIXED_BYTES..)?;
+    if !valid || offsets.len() != count.checked_mul(8)? {
+        return None;
+    }
+    let offsets = (0..count).map(|at| u64_at(offsets, at * 8)).collect::<Option<_>>()?;
+    Some(NextNumbers { sequence: u64_at(content, watermark_at::SEQUENCE)?, offsets })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watermark_reads_back_and_any_flipped_bit_or_cut_is_noticed() {
+        let salt = Salt::of(&[7; 16], "t");
+        let next = NextNumbers { sequence: 5, offsets: vec![3, 2] };
+        let bytes = encode(salt, &next);
+        assert_eq!(decode(salt, &bytes), Some(next));
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(salt, &flipped), None, "bit {bit}");
+        }
+        for length in 0..bytes.len() {
+            assert_eq!(decode(salt, &bytes[..length]), None, "length {length}");
+        }
+    }
+}

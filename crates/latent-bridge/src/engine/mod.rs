@@ -1,0 +1,3 @@
+//! The engines behind [`crate::EventBus`].
+
+pub mod embedded;

@@ -1,0 +1,17 @@
+//! Partitioned, ordered, replayable topics from a manifest, behind one contract: [`EventBus`].
+//!
+//! This crate depends on `latent-core` alone: embedding it compiles no WebAssembly engine and no async runtime.
+
+mod bus;
+mod engine;
+mod error;
+pub mod limits;
+pub mod manifest;
+mod stored_event;
+
+pub use bus::{AppendWatcher, EventBus, HeadContent, PublishAck, PublishResult, RecordHead};
+pub use engine::embedded;
+pub use engine::embedded::EmbeddedBroker;
+pub use error::BusError;
+pub use manifest::{BridgeManifest, MANIFEST_VERSION, ManifestError, RetentionSpec, TopicSpec};
+pub use stored_event::StoredEvent;

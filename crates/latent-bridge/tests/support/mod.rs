@@ -1,0 +1,5 @@
+//! Fixtures and doubles of the crate's own traits.
+
+pub(crate) mod crash;
+pub(crate) mod fixtures;
+pub(crate) mod storage;
