@@ -1,0 +1,210 @@
+//! The engine: one configuration, one pool of cells, one linker, one epoch thread.
+
+use std::fmt;
+use std::sync::Arc;
+
+use latent_core::{ActivationOutcome, Limit, LimitError};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use wasmtime::component::Linker;
+use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails};
+
+use crate::store::StoreData;
+use crate::ticker::{Ticker, Ticking};
+use crate::{ActivationReport, HandlerCall, PreparedComponent, WasmError, activation, host, limits};
+
+/// What an engine is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Activations that may run at the same time (`limits::CELLS`).
+    pub cells: u64,
+    /// Linear memory one cell can hold (`limits::CELL_MEMORY_BYTES`). A budget above it gets no more than this.
+    pub memory_bytes_max: u64,
+}
+
+impl Default for EngineOptions {
+    /// The defaults of the limits; `cells` does not depend on the machine.
+    fn default() -> Self {
+        Self { cells: limits::CELLS.default, memory_bytes_max: limits::CELL_MEMORY_BYTES.default }
+    }
+}
+
+impl EngineOptions {
+    /// The defaults with two cells for each core.
+    pub fn for_cores(cores: usize) -> Self {
+        let cells = (cores as u64).saturating_mul(2).clamp(limits::CELLS.min, limits::CELLS.max);
+        Self { cells, ..Self::default() }
+    }
+
+    fn checked(self) -> Result<Cells, LimitError> {
+        let narrow = |limit: Limit, value: u64| limit.check(value).map(|value| u32::try_from(value).unwrap_or(u32::MAX));
+        let memory_bytes_max = limits::CELL_MEMORY_BYTES.check(self.memory_bytes_max)?;
+        Ok(Cells {
+            count: narrow(limits::CELLS, self.cells)?,
+            // The limit's maximum fits every supported target.
+            memory_bytes_max: usize::try_from(memory_bytes_max).unwrap_or(usize::MAX),
+        })
+    }
+}
+
+/// Checked options.
+#[derive(Debug, Clone, Copy)]
+struct Cells {
+    count: u32,
+    memory_bytes_max: usize,
+}
+
+/// Prepares components and runs them. Cheap to clone; the last clone stops the epoch thread.
+#[derive(Clone)]
+pub struct WasmEngine(Arc<Inner>);
+
+struct Inner {
+    engine: Engine,
+    linker: Linker<StoreData>,
+    ticker: Ticker,
+    free_cells: Semaphore,
+    cells: Cells,
+}
+
+/// A cell in use: while it lives, its holder may own one store.
+pub(crate) struct Cell<'a> {
+    _permit: SemaphorePermit<'a>,
+    _ticking: Ticking,
+}
+
+impl WasmEngine {
+    /// Reserves the pool's address space and starts the (parked) epoch thread.
+    ///
+    /// # Errors
+    /// [`WasmError::Limit`] for options out of range, [`WasmError::EngineUnavailable`] or [`WasmError::NoThread`] when the machine
+    /// refuses.
+    pub fn new(options: EngineOptions) -> Result<Self, WasmError> {
+        let cells = options.checked()?;
+        let unavailable = |error: wasmtime::Error| WasmError::EngineUnavailable { cells: options.cells, detail: format!("{error:#}") };
+        let engine = Engine::new(&configuration(cells)).map_err(unavailable)?;
+        let linker = host::linker(&engine).map_err(unavailable)?;
+        let ticking = engine.clone();
+        let ticker = Ticker::start(move || ticking.increment_epoch()).map_err(|error| WasmError::NoThread { detail: error.to_string() })?;
+        Ok(Self(Arc::new(Inner { engine, linker, ticker, free_cells: Semaphore::new(cells.count as usize), cells })))
+    }
+
+    /// Checks, compiles and links a component. CPU heavy: call it where blocking is allowed.
+    ///
+    /// # Errors
+    /// Every way in which bytes can fail to be a component that this host can run; see [`WasmError`].
+    pub fn prepare(&self, component: &[u8]) -> Result<PreparedComponent, WasmError> {
+        PreparedComponent::prepare(&self.0.engine, &self.0.linker, component)
+    }
+
+    /// Runs the component's handler on one event, in a fresh store, and says how it ended. Waits for a free cell first; the wait
+    /// counts against the deadline. Never panics and never fails: every end is in the report.
+    ///
+    /// Dropping the future cancels the activation: the guest is unwound, the cell is free again, and a publication under way ends as
+    /// the session's audit says. Needs a tokio runtime with time enabled.
+    pub fn run_handler(&self, component: &PreparedComponent, call: HandlerCall) -> impl Future<Output = ActivationReport> + Send + use<> {
+        let (engine, component) = (self.clone(), component.clone());
+        async move {
+            match component.handler() {
+                Some(handler) => activation::run(&engine, handler, call).await,
+                None => ActivationReport::not_started(ActivationOutcome::IncompatibleContract {
+                    reason: format!("{} does not export {}", component.digest(), crate::HANDLER_CONTRACT),
+                }),
+            }
+        }
+    }
+
+    /// Activations that may run at the same time.
+    pub fn cells(&self) -> usize {
+        self.0.cells.count as usize
+    }
+
+    /// Cells that no activation holds now.
+    pub fn free_cells(&self) -> usize {
+        self.0.free_cells.available_permits()
+    }
+
+    /// Linear memory one activation can be given at most.
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.0.cells.memory_bytes_max as u64
+    }
+
+    pub(crate) fn wasmtime(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Waits for a cell. `None` never happens while the engine exists, which the caller holds.
+    pub(crate) async fn cell(&self) -> Option<Cell<'_>> {
+        let permit = self.0.free_cells.acquire().await.ok()?;
+        Some(Cell { _permit: permit, _ticking: self.0.ticker.tick_while_held() })
+    }
+}
+
+impl fmt::Debug for WasmEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WasmEngine").field("cells", &self.cells()).field("free_cells", &self.free_cells()).finish_non_exhaustive()
+    }
+}
+
+fn configuration(cells: Cells) -> Config {
+    let mut config = Config::new();
+    config
+        .wasm_component_model(true)
+        .concurrency_support(false)
+        .consume_fuel(true)
+        .epoch_interruption(true)
+        .memory_init_cow(true)
+        .cranelift_opt_level(OptLevel::Speed)
+        // Frames get names and, where the component carries them, source lines; only read when a guest traps.
+        .wasm_backtrace_details(WasmBacktraceDetails::Enable)
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(cells)));
+    config
+}
+
+/// Room for exactly `cells` components of the largest admitted shape. Address space only: memory is committed as it is touched.
+fn pool(cells: Cells) -> PoolingAllocationConfig {
+    let narrow = |limit: Limit| u32::try_from(limit.max).unwrap_or(u32::MAX);
+    let each = |limit: Limit| cells.count.saturating_mul(narrow(limit));
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(cells.count)
+        .total_stacks(cells.count)
+        .total_core_instances(each(limits::CORE_INSTANCES))
+        .total_memories(each(limits::MEMORIES))
+        .total_tables(each(limits::TABLES))
+        .max_core_instances_per_component(narrow(limits::CORE_INSTANCES))
+        .max_memories_per_component(narrow(limits::MEMORIES))
+        .max_tables_per_component(narrow(limits::TABLES))
+        .max_tables_per_module(narrow(limits::TABLES))
+        .max_memories_per_module(narrow(limits::MEMORIES))
+        .table_elements(limits::TABLE_ELEMENTS.max_usize())
+        .max_memory_size(cells.memory_bytes_max);
+    pool
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_checked_at_their_edges() {
+        let with = |cells, memory_bytes_max| EngineOptions { cells, memory_bytes_max }.checked().map_err(|refused| refused.name);
+        let (cells, memory) = (limits::CELLS, limits::CELL_MEMORY_BYTES);
+        assert!(with(cells.min, memory.min).is_ok() && with(cells.max, memory.max).is_ok());
+        for bad in [cells.min - 1, cells.max + 1, u64::MAX] {
+            assert_eq!(with(bad, memory.min).err(), Some("cells"), "{bad}");
+        }
+        for bad in [memory.min - 1, memory.max + 1, u64::MAX] {
+            assert_eq!(with(cells.min, bad).err(), Some("cell_memory_bytes"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_core_has_two_cells() {
+        assert_eq!([0, 1, 8, usize::MAX].map(|cores| EngineOptions::for_cores(cores).cells), [1, 2, 16, limits::CELLS.max]);
+    }
+
+    #[test]
+    fn the_largest_pool_can_be_made() {
+        let largest = EngineOptions { cells: limits::CELLS.max, memory_bytes_max: limits::CELL_MEMORY_BYTES.max };
+        let engine = WasmEngine::new(largest).unwrap();
+        assert_eq!((engine.cells(), engine.free_cells()), (1_024, 1_024));
+    }
+}

@@ -1,0 +1,119 @@
+//! `latent:events`: the publisher that guests call and the event that they are given.
+//!
+//! Authority, budget and audit are the session's; this file converts. The outcome of a publication becomes the guest's answer in
+//! one exhaustive match: a new outcome does not compile until somebody decides what a guest is told.
+
+use latent_capabilities::EventDraft;
+use latent_core::{DeliveredEvent, KnownFailure, PublicationOutcome, Receipt};
+
+use crate::bindings::exports::latent::events::handler;
+use crate::bindings::latent::events::publisher::{Event, EventError, Host, PublishReceipt};
+use crate::store::StoreData;
+
+impl Host for StoreData {
+    async fn publish(&mut self, event: Event) -> Result<PublishReceipt, EventError> {
+        answer(self.session.publish(draft(event)).await)
+    }
+}
+
+fn draft(event: Event) -> EventDraft {
+    EventDraft {
+        topic: event.topic,
+        key: event.key,
+        payload: event.payload.into(),
+        media_type: event.media_type,
+        attributes: event.attributes.into_iter().map(|attribute| (attribute.name, attribute.value)).collect(),
+        idempotency_key: event.idempotency_key,
+    }
+}
+
+/// What the guest is told.
+fn answer(outcome: PublicationOutcome) -> Result<PublishReceipt, EventError> {
+    match outcome {
+        PublicationOutcome::Receipt(receipt) => Ok(receipt_for_guest(receipt)),
+        PublicationOutcome::Uncertain(_) => Err(EventError::Uncertain),
+        PublicationOutcome::KnownFailure(failure) => Err(match failure {
+            KnownFailure::InvalidTopic => EventError::InvalidTopic,
+            // The guest's interface is fixed and has no conflict; journal, audit and status say `conflict`.
+            KnownFailure::InvalidEvent { .. } | KnownFailure::Conflict => EventError::InvalidEvent,
+            KnownFailure::PermissionDenied => EventError::PermissionDenied,
+            KnownFailure::BudgetExhausted => EventError::BudgetExhausted,
+            KnownFailure::DeadlineExceeded => EventError::DeadlineExceeded,
+            KnownFailure::Cancelled => EventError::Cancelled,
+            KnownFailure::Unavailable { .. } => EventError::Unavailable,
+        }),
+    }
+}
+
+fn receipt_for_guest(receipt: Receipt) -> PublishReceipt {
+    PublishReceipt {
+        event_id: format!("{}:{}", receipt.stream, receipt.sequence),
+        accepted_at_unix_millis: receipt.accepted_at.0,
+        stream_name: receipt.stream,
+        sequence: receipt.sequence,
+        duplicate: receipt.duplicate,
+    }
+}
+
+/// The event as the handler is given it.
+pub(crate) fn delivered(event: DeliveredEvent) -> handler::DeliveredEvent {
+    let attributes = event.attributes.iter();
+    handler::DeliveredEvent {
+        topic: event.topic.to_string(),
+        partition: event.partition.0,
+        offset: event.offset.0,
+        uid: event.uid.as_ref().map(ToString::to_string),
+        attributes: attributes.map(|(name, value)| handler::Attribute { name: name.to_owned(), value: value.to_owned() }).collect(),
+        // An event published without a key has the empty key.
+        key: Some(event.key).filter(|key| !key.is_empty()),
+        media_type: event.media_type.to_string(),
+        payload: event.payload.into(),
+        delivery_count: event.delivery,
+        stored_at_unix_millis: event.stored_at.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latent_core::{Uncertain, UncertainCause, UnixMillis};
+
+    use super::*;
+
+    #[test]
+    fn each_known_failure_and_each_uncertainty_has_its_answer() {
+        let text = String::new;
+        let table = [
+            (KnownFailure::InvalidTopic, EventError::InvalidTopic),
+            (KnownFailure::InvalidEvent { rule: text() }, EventError::InvalidEvent),
+            (KnownFailure::Conflict, EventError::InvalidEvent),
+            (KnownFailure::PermissionDenied, EventError::PermissionDenied),
+            (KnownFailure::BudgetExhausted, EventError::BudgetExhausted),
+            (KnownFailure::DeadlineExceeded, EventError::DeadlineExceeded),
+            (KnownFailure::Cancelled, EventError::Cancelled),
+            (KnownFailure::Unavailable { reason: text() }, EventError::Unavailable),
+        ];
+        for (failure, expected) in table {
+            let kind = failure.kind();
+            assert_eq!(answer(PublicationOutcome::KnownFailure(failure)).unwrap_err(), expected, "{kind}");
+        }
+        let causes = [
+            UncertainCause::Deadline,
+            UncertainCause::Cancelled,
+            UncertainCause::Storage,
+            UncertainCause::Closed,
+            UncertainCause::Unusable,
+        ];
+        for cause in causes {
+            let uncertain = PublicationOutcome::Uncertain(Uncertain { uid: None, cause });
+            assert_eq!(answer(uncertain).unwrap_err(), EventError::Uncertain, "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn a_receipt_keeps_every_field() {
+        let receipt = Receipt { stream: "out".to_owned(), sequence: 7, duplicate: true, accepted_at: UnixMillis(5) };
+        let told = answer(PublicationOutcome::Receipt(receipt)).unwrap();
+        let seen = (told.event_id.as_str(), told.stream_name.as_str(), told.sequence, told.accepted_at_unix_millis, told.duplicate);
+        assert_eq!(seen, ("out:7", "out", 7, 5, true));
+    }
+}

@@ -1,0 +1,42 @@
+//! The macro that makes a function the component's handler.
+
+use crate::__private::{DeliveredEvent, HandlerError};
+use crate::bindings::exports::latent::events::handler::RetryHint;
+use crate::{Event, Failure, Handled};
+
+/// Exports `fn(Event) -> Handled` as the component's handler. To be used once in a crate.
+///
+/// ```
+/// use latent_sdk::{Event, Handled};
+///
+/// fn handle(_event: Event) -> Handled {
+///     Ok(())
+/// }
+///
+/// latent_sdk::handler!(handle);
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! handler {
+    ($handle:path) => {
+        const _: () = {
+            struct Component;
+
+            impl $crate::__private::Guest for Component {
+                fn handle(event: $crate::__private::DeliveredEvent) -> ::core::result::Result<(), $crate::__private::HandlerError> {
+                    $crate::__private::run(event, $handle)
+                }
+            }
+
+    $crate::__private::export!(Component with_types_in $crate::__private::bindings);
+        };
+    };
+}
+
+#[doc(hidden)]
+pub fn run(event: DeliveredEvent, handle: impl FnOnce(Event) -> Handled) -> Result<(), HandlerError> {
+    handle(Event::from(event)).map_err(|failure| match failure {
+        Failure::Reject { reason } => HandlerError::Reject(reason),
+        Failure::Retry { reason, delay_millis } => HandlerError::Retry(RetryHint { reason, delay_millis }),
+    })
+}
