@@ -1,0 +1,470 @@
+//! The activation manager: the thin shell around admission and scheduler. It decides nothing that they can decide.
+//!
+//! ```text
+//! reserve_inbound ─▶ Reservation ─ activate ─▶ queue ─▶ cell ─▶ backend (confirms, runs) ─▶ journal, ticket, capacity
+//!                        │ dropped               │ deadline, cancel, shutdown     │ panic, overrun, cancel
+//!                        ▼                       ▼                                ▼
+//!                     returned                 ended                            ended
+//! ```
+//!
+//! Invariants:
+//! - Everything admitted ends in exactly one place, [`LocalActivationManager::end`], whatever happens to it; there its slot returns.
+//! - A ticket completes after its slot has returned, so who reads it can reserve again.
+//! - No listener is called, no ticket completed and no task spawned while the state is locked.
+//! - One task lives as long as the manager, to end what waits longer than its deadline; each running activation is one more.
+
+mod reservation;
+mod running;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use latent_capabilities::{AuditSink, Origin, PlanBook, Providers, SessionSpec};
+use latent_core::{ActivationId, ActivationOutcome, Clock, Completer, Deadline, DeliveredEvent, MonoTime, Ticket, TraceId, UnixMillis};
+use latent_wasmtime::ActivationReport;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::activation::reservation::Held;
+use crate::admission::{Account, Admission, AdmissionSnapshot, Phase, Reserved, Slot};
+use crate::backend::{ExecutionBackend, StartTime, ended_without_guest};
+use crate::journal::{Ended, Journal, JournalEntry};
+use crate::route::Pin;
+use crate::scheduler::{Entry, Scheduler, Started};
+use crate::{
+    ActivationEnd, Catalog, IdSource, InboundOrder, InboundTarget, NodeError, NodeLimits, ReserveRefusal, event_input_bytes, limits,
+};
+
+pub use reservation::Reservation;
+
+/// What a manager is made of.
+pub struct ManagerOptions {
+    /// Runs guests.
+    pub backend: Arc<dyn ExecutionBackend>,
+    /// What may be called.
+    pub catalog: Arc<Catalog>,
+    /// What functions may do.
+    pub plans: Arc<PlanBook>,
+    /// What their capabilities lead to.
+    pub providers: Arc<Providers>,
+    /// Where their attempts are recorded.
+    pub audit: Arc<dyn AuditSink>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Ids and traces.
+    pub ids: Arc<dyn IdSource>,
+    /// Bounds.
+    pub limits: NodeLimits,
+    /// Where activations run. Needs time enabled.
+    pub runtime: Handle,
+}
+
+/// Called when capacity has returned. May be called on any thread, also from inside [`LocalActivationManager::activate`] and the
+/// drop of a [`Reservation`]; it must not panic and should only wake whoever waits.
+pub type CapacityListener = Arc<dyn Fn() + Send + Sync>;
+
+/// Admits, queues and runs activations on one node.
+pub struct LocalActivationManager {
+    parts: ManagerOptions,
+    state: Mutex<State>,
+    journal: Mutex<Journal>,
+    listeners: Mutex<Vec<CapacityListener>>,
+    /// The node's account after its last change, for those who wait until it is empty.
+    account: watch::Sender<Account>,
+    /// The earliest deadline in the queue may have changed.
+    queue_changed: Arc<Notify>,
+}
+
+struct State {
+    intake: Intake,
+    admission: Admission,
+    scheduler: Scheduler<Waiting>,
+    /// How to stop what has a cell.
+    running: BTreeMap<ActivationId, oneshot::Sender<()>>,
+}
+
+/// Queued work and its event.
+struct Waiting {
+    work: Work,
+    event: DeliveredEvent,
+}
+
+/// Work that got a cell, and how it learns that it is to stop.
+struct Launch {
+    start: Started<Waiting>,
+    stopped: oneshot::Receiver<()>,
+}
+
+/// What the manager still accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Intake {
+    /// Everything.
+    Open,
+    /// What is reserved already.
+    Draining,
+    /// Nothing.
+    Shut,
+}
+
+/// Everything about one activation but its slot and its event.
+struct Work {
+    activation: ActivationId,
+    trace: TraceId,
+    target: InboundTarget,
+    pin: Pin,
+    origin: Origin,
+    delivery: u32,
+    deadline: Deadline,
+    queued_at: UnixMillis,
+    queued_mono: MonoTime,
+    completer: Completer<ActivationEnd>,
+}
+
+impl LocalActivationManager {
+    /// A manager with empty accounts. Spawns the task that watches the queue.
+    ///
+    /// # Errors
+    /// [`NodeError`] when a limit is out of range or the backend has fewer cells than the node is to have.
+    pub fn new(options: ManagerOptions) -> Result<Arc<Self>, NodeError> {
+        let limits = options.limits.checked()?;
+        if let Some(backend_cells) = options.backend.cells_max().filter(|cells| *cells < limits.cells as usize) {
+            return Err(NodeError::TooFewBackendCells { cells: limits.cells, backend_cells });
+        }
+        let queue_changed = Arc::new(Notify::new());
+        let manager = Arc::new(Self {
+            state: Mutex::new(State {
+                intake: Intake::Open,
+                admission: Admission::new(limits),
+                // As many tenants as can hold something are remembered, so nobody who waits is forgotten.
+                scheduler: Scheduler::new(limits.admission_slots as usize),
+                running: BTreeMap::new(),
+            }),
+            journal: Mutex::new(Journal::new(&limits)),
+            listeners: Mutex::default(),
+            account: watch::Sender::new(Account::default()),
+            queue_changed: Arc::clone(&queue_changed),
+            parts: options,
+        });
+        manager.parts.runtime.spawn(expire_queued(Arc::downgrade(&manager), queue_changed));
+        Ok(manager)
+    }
+
+    /// Pins the route and takes a slot and the input memory, before anything is asked of the event's source. Starts no store and
+    /// no cell. Dropping the reservation returns everything.
+    ///
+    /// # Errors
+    /// [`ReserveRefusal`]; nothing was taken.
+    pub fn reserve_inbound(self: &Arc<Self>, target: &InboundTarget) -> Result<Reservation, ReserveRefusal> {
+        target.budget.checked()?;
+        let input_bytes = limits::INPUT_BYTES.check(target.input_bytes_max).map_err(latent_core::CoreError::Limit)?;
+        let pin = self.parts.catalog.resolve(target.call())?;
+        let activation = ActivationId::from_random(self.parts.ids.next_id());
+        let slot = {
+            let mut state = self.lock();
+            if state.intake != Intake::Open {
+                return Err(ReserveRefusal::Stopping);
+            }
+            let slot = state.admission.reserve(&target.tenant, input_bytes)?;
+            self.publish_account(&state);
+            slot
+        };
+        Ok(Reservation::new(Arc::clone(self), activation, Held { slot, pin, target: target.clone() }))
+    }
+
+    /// Hands over the event of a reservation. Nothing blocks; the ticket completes when the activation has ended. Dropping the
+    /// ticket stops nothing.
+    pub fn activate(self: &Arc<Self>, reservation: Reservation, order: InboundOrder) -> Ticket<ActivationEnd> {
+        let trace = TraceId::from_random(self.parts.ids.next_id());
+        let activation = reservation.activation();
+        let unfinished = |reason: &str| ActivationEnd {
+            activation,
+            trace,
+            started_at: None,
+            report: ended_without_guest(ActivationOutcome::HostFailure { reason: reason.to_owned() }),
+        };
+        if !reservation.belongs_to(self) {
+            return Ticket::ready(unfinished("the reservation was made by another manager"));
+        }
+        let (ticket, completer) = Ticket::pair(unfinished("the node ended before the activation did"));
+        let held = reservation.into_held();
+        if let Some(Held { slot, pin, target }) = held {
+            let InboundOrder { event, origin, deadline } = order;
+            let (queued_at, queued_mono) = (self.parts.clock.unix(), self.parts.clock.mono());
+            let delivery = event.delivery;
+            let work = Work { activation, trace, target, pin, origin, delivery, deadline, queued_at, queued_mono, completer };
+            self.enqueue(slot, Waiting { work, event });
+        }
+        ticket
+    }
+
+    /// Stops one activation, queued or running; it ends as cancelled. False when there is none of that id (any more).
+    pub fn cancel(self: &Arc<Self>, activation: ActivationId) -> bool {
+        let mut state = self.lock();
+        if let Some(entry) = state.scheduler.cancel(activation) {
+            drop(state);
+            self.end_queued(entry, ActivationOutcome::Cancelled);
+            return true;
+        }
+        // A receiver that is gone belongs to an activation that is just ending by itself.
+        state.running.remove(&activation).is_some_and(|stop| stop.send(()).is_ok())
+    }
+
+    /// Takes nothing new and resolves when everything admitted has ended by itself, reservations included.
+    pub async fn drain(&self) {
+        {
+            let mut state = self.lock();
+            state.intake = state.intake.max(Intake::Draining);
+        }
+        self.until(|account| account.held() == 0).await;
+    }
+
+    /// Takes nothing new, cancels what is queued, stops what runs, and resolves when all of that has ended and its stores are gone.
+    /// Reservations that somebody still holds are not waited for: they can only be dropped now.
+    pub async fn shutdown(self: &Arc<Self>) {
+        self.cancel_queued();
+        let running = std::mem::take(&mut self.lock().running);
+        running.into_values().for_each(|stop| {
+            // An error means that it is ending by itself.
+            let _ = stop.send(());
+        });
+        self.until(|account| account.queued + account.running == 0).await;
+    }
+
+    /// Adds a listener for returned capacity.
+    ///
+    /// # Errors
+    /// [`NodeError::Limit`] when there are `capacity_listeners` already.
+    pub fn on_capacity(&self, listener: CapacityListener) -> Result<(), NodeError> {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        limits::CAPACITY_LISTENERS.check(listeners.len() as u64 + 1)?;
+        listeners.push(listener);
+        Ok(())
+    }
+
+    /// The accounts at this moment.
+    pub fn snapshot(&self) -> AdmissionSnapshot {
+        self.lock().admission.snapshot()
+    }
+
+    /// The activations that have a cell now, in the order of their ids.
+    pub fn running(&self) -> Vec<ActivationId> {
+        self.lock().running.keys().copied().collect()
+    }
+
+    /// The journal entry of an activation, if it is still remembered.
+    pub fn journal_entry(&self, activation: ActivationId) -> Option<Arc<JournalEntry>> {
+        self.journal().find(activation)
+    }
+
+    /// The last activations that ended, newest first, at most `count_max`.
+    pub fn journal_newest(&self, count_max: usize) -> Vec<Arc<JournalEntry>> {
+        self.journal().newest(count_max)
+    }
+
+    /// Puts work in its tenant's line, or ends it at once when it cannot run.
+    fn enqueue(self: &Arc<Self>, slot: Slot<Reserved>, Waiting { work, event }: Waiting) {
+        let (bytes, reserved) = (event_input_bytes(&event), slot.input_bytes());
+        if bytes > reserved {
+            let reason = format!("the event holds {bytes} bytes and {reserved} were reserved for it");
+            return self.end(slot, work, None, ended_without_guest(ActivationOutcome::InvalidArguments { reason }));
+        }
+        let launches = {
+            let mut state = self.lock();
+            if state.intake == Intake::Shut {
+                drop(state);
+                return self.end(slot, work, None, ended_without_guest(ActivationOutcome::Cancelled));
+            }
+            let slot = state.admission.queue(slot);
+            let (activation, deadline) = (work.activation, work.deadline);
+            state.scheduler.enqueue(Entry { activation, deadline, slot, work: Waiting { work, event } });
+            let launches = state.start_ready();
+            self.publish_account(&state);
+            launches
+        };
+        self.queue_changed.notify_one();
+        if !launches.is_empty() {
+            // A place in the queue became free.
+            self.launch(launches);
+            self.notify_capacity();
+        }
+    }
+
+    fn end_queued(self: &Arc<Self>, entry: Entry<Waiting>, outcome: ActivationOutcome) {
+        self.end(entry.slot, entry.work.work, None, ended_without_guest(outcome));
+    }
+
+    /// The one end of everything that was handed over.
+    fn end<P: Phase>(self: &Arc<Self>, slot: Slot<P>, work: Work, started: Option<StartTime>, report: ActivationReport) {
+        let next = {
+            let mut state = self.lock();
+            state.running.remove(&work.activation);
+            self.release(&mut state, slot)
+        };
+        let entry = work.journal_entry(started, self.parts.clock.mono(), &report);
+        tracing::debug!(
+            activation = %work.activation,
+            trace = %work.trace,
+            tenant = %work.target.tenant,
+            service = %work.target.service,
+            outcome = entry.ended.kind,
+            "activation ended"
+        );
+        self.journal().push(entry);
+        let started_at = started.map(|start| start.unix);
+        work.completer.complete(ActivationEnd { activation: work.activation, trace: work.trace, started_at, report });
+        self.launch(next);
+        self.notify_capacity();
+    }
+
+    /// Gives a slot back and lets the next ones start.
+    fn release<P: Phase>(&self, state: &mut State, slot: Slot<P>) -> Vec<Launch> {
+        state.admission.release(slot);
+        let launches = state.start_ready();
+        self.publish_account(state);
+        launches
+    }
+
+    /// Returns a reservation that was not used.
+    fn release_unused(self: &Arc<Self>, slot: Slot<Reserved>) {
+        let launches = {
+            let mut state = self.lock();
+            self.release(&mut state, slot)
+        };
+        self.launch(launches);
+        self.notify_capacity();
+    }
+
+    fn launch(self: &Arc<Self>, launches: Vec<Launch>) {
+        launches.into_iter().for_each(|launch| running::spawn(self, launch));
+    }
+
+    /// What the guest's session is made of.
+    fn session(&self, work: &Work) -> SessionSpec {
+        SessionSpec {
+            activation: work.activation,
+            tenant: work.target.tenant.clone(),
+            publication: work.pin.publication,
+            origin: Some(work.origin.clone()),
+            outbound_requests: work.target.budget.outbound_requests,
+            deadline: work.deadline,
+            plans: Arc::clone(&self.parts.plans),
+            providers: Arc::clone(&self.parts.providers),
+            audit: Arc::clone(&self.parts.audit),
+            clock: Arc::clone(&self.parts.clock),
+        }
+    }
+
+    /// Takes nothing new from now on and cancels what is queued, in one step, so that nothing starts any more.
+    fn cancel_queued(self: &Arc<Self>) {
+        let queued: Vec<_> = {
+            let mut state = self.lock();
+            state.intake = Intake::Shut;
+            std::iter::from_fn(|| state.scheduler.cancel_any()).collect()
+        };
+        queued.into_iter().for_each(|entry| self.end_queued(entry, ActivationOutcome::Cancelled));
+    }
+
+    /// Ends what waited in the queue beyond its deadline; says how long until there is something to end again.
+    fn end_expired(self: &Arc<Self>) -> Option<Duration> {
+        loop {
+            let now = self.parts.clock.mono();
+            let entry = {
+                let mut state = self.lock();
+                match state.scheduler.expire(now) {
+                    Some(entry) => entry,
+                    None => return state.scheduler.next_deadline().map(|deadline| deadline.at().since(now)),
+                }
+            };
+            self.end_queued(entry, ActivationOutcome::Timeout);
+        }
+    }
+
+    async fn until(&self, reached: impl Fn(&Account) -> bool) {
+        // The sender lives in `self`, so the channel cannot close.
+        let _ = self.account.subscribe().wait_for(reached).await;
+    }
+
+    fn publish_account(&self, state: &State) {
+        self.account.send_replace(state.admission.node());
+    }
+
+    fn notify_capacity(&self) {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        listeners.iter().for_each(|listener| listener());
+    }
+
+    // No guarded section calls out or panics half-way, so a poisoned lock still guards a whole state.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for LocalActivationManager {
+    fn drop(&mut self) {
+        // Lets the task that watches the queue see that there is none any more.
+        self.queue_changed.notify_one();
+    }
+}
+
+impl State {
+    /// Gives out the free cells. From here on each can be stopped, though its task does not exist yet.
+    fn start_ready(&mut self) -> Vec<Launch> {
+        let mut launches = Vec::new();
+        while let Some(start) = self.scheduler.next(&mut self.admission) {
+            let (stop, stopped) = oneshot::channel();
+            self.running.insert(start.activation, stop);
+            launches.push(Launch { start, stopped });
+        }
+        launches
+    }
+}
+
+impl Work {
+    fn journal_entry(&self, started: Option<StartTime>, now: MonoTime, report: &ActivationReport) -> JournalEntry {
+        let start = started.map_or(now, |start| start.mono);
+        let micros = |later: MonoTime, earlier: MonoTime| later.as_micros().saturating_sub(earlier.as_micros());
+        JournalEntry {
+            activation: self.activation,
+            trace: self.trace,
+            tenant: self.target.tenant.clone(),
+            principal: self.target.principal.clone(),
+            service: self.target.service.clone(),
+            contract: self.target.contract.clone(),
+            function: self.target.function.clone(),
+            generation: self.pin.generation,
+            publication: self.pin.publication,
+            digest: self.pin.digest,
+            origin: self.origin.clone(),
+            delivery: self.delivery,
+            ended: Ended::of(&report.outcome),
+            queued_at: self.queued_at,
+            started_at: started.map(|start| start.unix),
+            wait_micros: micros(start, self.queued_mono),
+            run_micros: micros(now, start),
+            fuel_used: report.fuel_used,
+            memory_bytes_peak: report.memory_bytes_peak,
+            log: report.log.clone(),
+            log_bytes_cut: report.log_bytes_cut,
+        }
+    }
+}
+
+/// Ends queued work at its deadline, for as long as the manager exists.
+async fn expire_queued(manager: Weak<LocalActivationManager>, queue_changed: Arc<Notify>) {
+    loop {
+        let Some(wait) = manager.upgrade().map(|manager| manager.end_expired()) else { return };
+        match wait {
+            None => queue_changed.notified().await,
+            Some(wait) => {
+                // At least a millisecond, so that a clock that lags behind the timer cannot make this a busy loop.
+                let changed = tokio::time::timeout(wait.max(Duration::from_millis(1)), queue_changed.notified()).await;
+                drop(changed);
+            }
+        }
+    }
+}

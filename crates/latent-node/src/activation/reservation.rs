@@ -1,0 +1,60 @@
+//! A reservation: a pinned route, a slot and input memory, held for an event that may or may not come.
+
+use std::fmt;
+use std::sync::Arc;
+
+use latent_core::ActivationId;
+
+use super::LocalActivationManager;
+use crate::admission::{Reserved, Slot};
+use crate::{InboundTarget, Pin};
+
+/// The right to one activation. [`LocalActivationManager::activate`] uses it up; dropping it returns all it holds.
+#[must_use = "a reservation that is dropped is returned"]
+pub struct Reservation {
+    manager: Arc<LocalActivationManager>,
+    /// `None` only after `into_held`, when nothing is to be returned.
+    held: Option<Held>,
+    activation: ActivationId,
+}
+
+/// What a reservation holds.
+pub(super) struct Held {
+    pub(super) slot: Slot<Reserved>,
+    pub(super) pin: Pin,
+    pub(super) target: InboundTarget,
+}
+
+impl Reservation {
+    pub(super) fn new(manager: Arc<LocalActivationManager>, activation: ActivationId, held: Held) -> Self {
+        Self { manager, held: Some(held), activation }
+    }
+
+    /// The id its activation will have; [`LocalActivationManager::cancel`] takes it.
+    pub fn activation(&self) -> ActivationId {
+        self.activation
+    }
+
+    pub(super) fn belongs_to(&self, manager: &Arc<LocalActivationManager>) -> bool {
+        Arc::ptr_eq(&self.manager, manager)
+    }
+
+    pub(super) fn into_held(mut self) -> Option<Held> {
+        self.held.take()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.manager.release_unused(held.slot);
+        }
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pin = self.held.as_ref().map(|held| &held.pin);
+        f.debug_struct("Reservation").field("activation", &self.activation).field("pin", &pin).finish_non_exhaustive()
+    }
+}

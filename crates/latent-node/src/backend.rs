@@ -1,0 +1,127 @@
+//! What runs guests: the seam between the activation manager and the engine, and the last check before a guest starts.
+//!
+//! A [`StartOrder`] does not show its event. [`StartOrder::confirm`] does, after asking the catalog and the clock: a backend that
+//! waits for something (a component to load, say) confirms afterwards, and cannot forget to.
+
+mod wasm;
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+
+use latent_capabilities::{Session, SessionSpec};
+use latent_core::{ActivationOutcome, Budget, ComponentDigest, ContractName, DeliveredEvent, FunctionName, MonoTime, TraceId, UnixMillis};
+use latent_wasmtime::ActivationReport;
+
+use crate::catalog::{Catalog, StartRefused};
+use crate::route::Pin;
+
+pub use wasm::{LoadError, WasmBackend};
+
+/// The future of one activation. Dropping it stops the guest and frees everything it held.
+pub type BackendFuture = std::pin::Pin<Box<dyn Future<Output = ActivationReport> + Send>>;
+
+/// Runs guests.
+///
+/// One order is at most one run in a fresh store. The backend keeps the order's deadline and budget, blocks no thread, and confirms
+/// after its own waits, immediately before the guest starts.
+pub trait ExecutionBackend: Send + Sync {
+    /// Starts one activation.
+    fn run(&self, order: StartOrder) -> BackendFuture;
+
+    /// How many activations it can run at one time; `None` means any number. The manager asks for no more, so that nothing waits
+    /// between confirmation and start.
+    fn cells_max(&self) -> Option<usize>;
+}
+
+/// An activation that has a cell and has not started yet.
+pub struct StartOrder {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) pin: Pin,
+    pub(crate) contract: ContractName,
+    pub(crate) function: FunctionName,
+    pub(crate) session: SessionSpec,
+    pub(crate) event: DeliveredEvent,
+    pub(crate) budget: Budget,
+    pub(crate) trace: TraceId,
+    pub(crate) started: Arc<OnceLock<StartTime>>,
+}
+
+/// When an activation was confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StartTime {
+    pub(crate) unix: UnixMillis,
+    pub(crate) mono: MonoTime,
+}
+
+/// An activation that may start now, and must, or end.
+pub struct ConfirmedStart {
+    /// The event.
+    pub event: DeliveredEvent,
+    /// What the activation may do, as whom, until when.
+    pub session: Session,
+    /// What it may use.
+    pub budget: Budget,
+    /// Its trace.
+    pub trace: TraceId,
+    /// The contract to call.
+    pub contract: ContractName,
+    /// The function of it.
+    pub function: FunctionName,
+}
+
+/// Why an activation that has a cell did not start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotStarted {
+    /// Its publication or route was revoked while it waited.
+    #[error(transparent)]
+    Refused(#[from] StartRefused),
+    /// Its deadline passed while it waited.
+    #[error("the deadline passed before the start")]
+    DeadlinePassed,
+}
+
+impl StartOrder {
+    /// The component to run.
+    pub const fn digest(&self) -> ComponentDigest {
+        self.pin.digest
+    }
+
+    /// The last check. Call it after every wait and start the guest at once.
+    ///
+    /// # Errors
+    /// [`NotStarted`]; no guest code may run, and the activation ends with its [`NotStarted::into_report`].
+    pub fn confirm(self) -> Result<ConfirmedStart, NotStarted> {
+        let mut session = self.session;
+        let now = session.clock.mono();
+        if session.deadline.has_passed(now) {
+            return Err(NotStarted::DeadlinePassed);
+        }
+        self.catalog.start_allowed(&self.pin, &session.tenant)?;
+        session.deadline = session.deadline.narrowed(now, self.budget.wall_time_millis);
+        // An order is confirmed once, because this takes it by value; the cell is empty.
+        let _ = self.started.set(StartTime { unix: session.clock.unix(), mono: now });
+        Ok(ConfirmedStart {
+            event: self.event,
+            session: Session::open(session),
+            budget: self.budget,
+            trace: self.trace,
+            contract: self.contract,
+            function: self.function,
+        })
+    }
+}
+
+impl NotStarted {
+    /// The report of an activation that did not start.
+    pub fn into_report(self) -> ActivationReport {
+        ended_without_guest(match self {
+            Self::Refused(refused) => ActivationOutcome::PermissionRefused { reason: refused.to_string() },
+            Self::DeadlinePassed => ActivationOutcome::Timeout,
+        })
+    }
+}
+
+/// A report without anything used, because no guest ran or nobody can say what it used.
+pub(crate) const fn ended_without_guest(outcome: ActivationOutcome) -> ActivationReport {
+    ActivationReport { outcome, fuel_used: 0, memory_bytes_peak: 0, log: Vec::new(), log_bytes_cut: 0 }
+}

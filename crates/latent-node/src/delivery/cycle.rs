@@ -1,0 +1,574 @@
+//! The delivery cycle of one partition for one binding, as a machine without I/O: results and time in, commands out.
+//!
+//! ```text
+//!            pull                        permit                    success, or terminated
+//!  (source) ─────▶ Waiting ─▶ Ready ─────────▶ Beginning ─▶ Running ─────────────────────▶ Settling ─▶ settled
+//!                  behind its   ▲                   │           │                             │  ▲
+//!                  key          └────── Delayed ◀───┴───────────┘ retry, or the source        └──┘ again after
+//!                                       until                     could not                        a failed write
+//! ```
+//!
+//! Invariants, which the simulator checks from outside:
+//! - an event is settled only after its activation succeeded, or because it can never run (again);
+//! - of one key one event is between `Beginning` and settled, and it is the earliest unsettled one; a key moves on only after the
+//!   settlement is durable, so that no kill can make a later event of a key run before an earlier one;
+//! - permits held plus events in flight never exceed `in_flight_max`; every start uses one permit;
+//! - at most `window_max` events after the first unsettled one are looked at.
+//!
+//! Who drives it: call `handle_*`, [`Cycle::grant`] and [`Cycle::stop`] as things happen; after each call drain [`Cycle::poll`] until it
+//! gives `None`, then look at [`Cycle::permits_missing`] and [`Cycle::next_deadline`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use latent_core::{ActivationOutcome, Disposition, MonoTime, Offset};
+
+use super::limits;
+use super::policy::DeliveryPolicy;
+use super::settled::SettledSet;
+use super::source::{Head, HeadContent, KeyId, Remembered, Settlement, SourceError, TerminationReason, rejection_of};
+
+/// What listing an event costs at its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intake {
+    /// Listing takes nothing out: events stay in the log until they begin. Only beginning needs a permit.
+    LookAhead,
+    /// Listing takes events out of the source, so no more are pulled than permits are held (T-102).
+    Reserved,
+}
+
+/// How a cycle behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CycleOptions {
+    /// Attempts, delays and parallelism.
+    pub policy: DeliveryPolicy,
+    /// What listing costs.
+    pub intake: Intake,
+    /// Events after the first unsettled one that are looked at.
+    pub window_max: u32,
+}
+
+/// What the driver is to do. Each command is answered by the `handle_*` call named with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// [`super::Source::pull`]; answered by [`Cycle::handle_pulled`].
+    Pull {
+        /// First offset wanted.
+        from: Offset,
+        /// Most heads wanted.
+        heads_max: u32,
+    },
+    /// [`super::Source::begin`] with one granted permit; answered by [`Cycle::handle_begun`] and, if that was a success, by
+    /// [`Cycle::handle_finished`] when the activation has ended.
+    Begin {
+        /// The event.
+        offset: Offset,
+        /// Which run this is, from 1.
+        attempt: u32,
+    },
+    /// [`super::Source::postpone`]; a note for the next process, not answered.
+    Postpone {
+        /// The event.
+        offset: Offset,
+        /// Runs so far.
+        attempts: u32,
+        /// Milliseconds from now to the next run.
+        delay_millis: u64,
+    },
+    /// [`super::Source::settle`]; answered by [`Cycle::handle_settled`].
+    Settle {
+        /// The event.
+        offset: Offset,
+        /// How.
+        settlement: Settlement,
+    },
+}
+
+/// What a binding does at the moment, in the words of the status document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CycleState {
+    /// Nothing to do.
+    Idle,
+    /// Events wait only for their next attempt.
+    Delayed,
+    /// Events are running, or about to.
+    Busy,
+    /// The window is full: later events wait for the first unsettled ones.
+    Saturated,
+    /// The source cannot do what it is asked.
+    Stalled,
+    /// It was stopped.
+    Stopped,
+}
+
+/// Numbers for the status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CycleSnapshot {
+    /// What it does.
+    pub state: CycleState,
+    /// Events that are not settled, as far as known.
+    pub pending: u64,
+    /// Events begun and not yet settled.
+    pub unacknowledged: u64,
+    /// Events that wait for their next attempt.
+    pub delayed: u64,
+    /// When the earliest of those is due.
+    pub next_attempt: Option<MonoTime>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Ready,
+    Delayed(MonoTime),
+    Beginning,
+    Running,
+    Settling(Settlement),
+    /// The settlement could not be written; it is tried again.
+    Unsettled(Settlement, MonoTime),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    content: HeadContent,
+    attempts: u32,
+    state: State,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Cycle {
+    options: CycleOptions,
+    settled: SettledSet,
+    entries: BTreeMap<Offset, Entry>,
+    /// Unsettled events of each key in order; only the front may leave `Waiting`.
+    keys: HashMap<KeyId, VecDeque<Offset>>,
+    ready: BTreeSet<Offset>,
+    timers: BTreeSet<(MonoTime, Offset)>,
+    /// Settlements and postponements to hand out.
+    outbox: VecDeque<Command>,
+    /// Attempts known from an earlier process, until their events are listed.
+    remembered: BTreeMap<Offset, (u32, MonoTime)>,
+    /// First offset not listed yet.
+    cursor: Offset,
+    /// Offset after the last one known to exist.
+    known_end: Offset,
+    pull_open: Option<u32>,
+    pull_not_before: Option<MonoTime>,
+    permits: u32,
+    in_flight: u32,
+    source_faults: u32,
+    stopped: bool,
+    #[cfg(test)]
+    pub(super) planted: Option<super::sim::PlantedBug>,
+}
+
+impl Cycle {
+    /// A cycle that goes on from what its source remembers. `known_end` is the offset after the last event that exists.
+    pub fn new(options: CycleOptions, remembered: Remembered, known_end: Offset) -> Self {
+        let attempts = remembered.attempts.into_iter().filter(|(offset, ..)| !remembered.settled.contains(*offset));
+        Self {
+            options,
+            cursor: remembered.settled.first_unsettled(Offset(0)),
+            remembered: attempts.map(|(offset, attempts, until)| (offset, (attempts, until))).collect(),
+            settled: remembered.settled,
+            entries: BTreeMap::new(),
+            keys: HashMap::new(),
+            ready: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            outbox: VecDeque::new(),
+            known_end,
+            pull_open: None,
+            pull_not_before: None,
+            permits: 0,
+            in_flight: 0,
+            source_faults: 0,
+            stopped: false,
+            #[cfg(test)]
+            planted: None,
+        }
+    }
+
+    /// The source has events up to `end`, exclusive.
+    pub fn handle_available(&mut self, end: Offset) {
+        self.known_end = self.known_end.max(end);
+    }
+
+    /// The answer to [`Command::Pull`].
+    pub fn handle_pulled(&mut self, now: MonoTime, answer: Result<Vec<Head>, SourceError>) {
+        let asked = self.pull_open.take().unwrap_or_default();
+        match answer {
+            Ok(heads) => {
+                self.source_faults = 0;
+                let complete = (heads.len() as u64) < u64::from(asked);
+                for head in heads {
+                    self.take_head(now, head);
+                }
+                // A short answer attests that nothing lies beyond, so gaps at the end of the log are not asked for again.
+                if complete {
+                    self.cursor = self.cursor.max(self.known_end);
+                }
+            }
+            Err(_) => self.pull_not_before = Some(now.plus_millis(self.source_backoff_millis())),
+        }
+    }
+
+    /// The answer to [`Command::Begin`]. After a success the activation runs and ends in [`Cycle::handle_finished`].
+    pub fn handle_begun(&mut self, now: MonoTime, offset: Offset, answer: Result<(), SourceError>) {
+        let Some(entry) = self.entries.get_mut(&offset).filter(|entry| entry.state == State::Beginning) else { return };
+        match answer {
+            Ok(()) => {
+                entry.attempts = entry.attempts.saturating_add(1);
+                entry.state = State::Running;
+                self.source_faults = 0;
+            }
+            Err(SourceError::Undecodable) => {
+                self.in_flight = self.in_flight.saturating_sub(1);
+                self.settle(offset, Settlement::Terminated(TerminationReason::Undecodable));
+            }
+            Err(SourceError::Unavailable { .. }) => {
+                self.in_flight = self.in_flight.saturating_sub(1);
+                let until = now.plus_millis(self.source_backoff_millis());
+                self.delay(offset, until);
+            }
+        }
+    }
+
+    /// The activation of an event ended.
+    pub fn handle_finished(&mut self, now: MonoTime, offset: Offset, outcome: &ActivationOutcome) {
+        let Some(entry) = self.entries.get(&offset).filter(|entry| entry.state == State::Running).copied() else { return };
+        self.in_flight = self.in_flight.saturating_sub(1);
+        #[cfg(test)]
+        self.leak_permit_if_planted();
+        if self.stopped && *outcome == ActivationOutcome::Cancelled {
+            // Stopping settles nothing and notes nothing: the event belongs to the next process (T-048).
+            self.set_state(offset, State::Waiting);
+            return;
+        }
+        let acknowledged = outcome.disposition() == Disposition::Acknowledge;
+        #[cfg(test)]
+        let acknowledged = acknowledged || self.planted == Some(super::sim::PlantedBug::AcknowledgeFailures);
+        if acknowledged {
+            self.settle(offset, Settlement::Acknowledged);
+        } else if let Some(reason) = rejection_of(outcome) {
+            self.settle(offset, Settlement::Terminated(reason));
+        } else if entry.attempts >= self.options.policy.deliveries_max {
+            self.settle(offset, Settlement::Terminated(TerminationReason::Exhausted));
+        } else {
+            let wished = match outcome.disposition() {
+                Disposition::Retry { delay_millis } => delay_millis,
+                Disposition::Acknowledge | Disposition::Terminate => None,
+            };
+            let delay_millis = self.options.policy.delay_millis(entry.attempts, wished);
+            self.delay(offset, now.plus_millis(delay_millis));
+            self.outbox.push_back(Command::Postpone { offset, attempts: entry.attempts, delay_millis });
+        }
+    }
+
+    /// The answer to [`Command::Settle`].
+    pub fn handle_settled(&mut self, now: MonoTime, offset: Offset, answer: Result<(), SourceError>) {
+        let Some(entry) = self.entries.get(&offset).copied() else { return };
+        let State::Settling(settlement) = entry.state else { return };
+        if answer.is_err() {
+            let until = now.plus_millis(self.source_backoff_millis());
+            self.set_state(offset, State::Unsettled(settlement, until));
+            self.timers.insert((until, offset));
+            return;
+        }
+        self.source_faults = 0;
+        self.settled.insert(offset);
+        self.cursor = self.settled.first_unsettled(self.cursor);
+        self.entries.remove(&offset);
+        if let HeadContent::Event(key) = entry.content {
+            self.advance_key(now, key);
+        }
+    }
+
+    /// Gives one permit: one event may begin.
+    pub fn grant(&mut self) {
+        self.permits = self.permits.saturating_add(1);
+    }
+
+    /// Takes back the permits that cannot be used now. The driver returns as many reservations.
+    pub fn take_surplus_permits(&mut self) -> u32 {
+        let surplus = self.permits.saturating_sub(self.permits_usable());
+        self.permits -= surplus;
+        surplus
+    }
+
+    /// How many more permits could be used at once.
+    pub fn permits_missing(&self) -> u32 {
+        self.permits_usable().saturating_sub(self.permits)
+    }
+
+    /// Stops: nothing new is pulled or begun. Settlements of what has finished still go out.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// True when no command is unanswered.
+    pub fn is_quiet(&self) -> bool {
+        self.pull_open.is_none()
+            && self.outbox.is_empty()
+            && self.entries.values().all(|entry| !matches!(entry.state, State::Beginning | State::Running | State::Settling(_)))
+    }
+
+    /// The next command, or `None` when there is nothing to do until something is handled or a deadline passes.
+    pub fn poll(&mut self, now: MonoTime) -> Option<Command> {
+        self.fire_timers(now);
+        if let Some(command) = self.outbox.pop_front() {
+            return Some(command);
+        }
+        if self.stopped {
+            return None;
+        }
+        self.poll_begin().or_else(|| self.poll_pull(now))
+    }
+
+    /// When [`Cycle::poll`] is to be called again even if nothing happens.
+    pub fn next_deadline(&self) -> Option<MonoTime> {
+        if self.stopped {
+            return self.timers.iter().find(|(_, offset)| self.is_unsettled(*offset)).map(|(at, _)| *at);
+        }
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let pull = self.pull_not_before.filter(|_| self.wants_pull() && self.pull_room() > 0);
+        timer.into_iter().chain(pull).min()
+    }
+
+    /// Numbers for the status.
+    pub fn snapshot(&self) -> CycleSnapshot {
+        let mut unacknowledged = 0;
+        let mut delayed = 0;
+        for entry in self.entries.values() {
+            match entry.state {
+                State::Beginning | State::Running | State::Settling(_) | State::Unsettled(..) => unacknowledged += 1,
+                State::Delayed(_) => delayed += 1,
+                State::Waiting | State::Ready => {}
+            }
+        }
+        let pending = self.known_end.0.saturating_sub(self.cursor.0) + self.entries.len() as u64;
+        let next_attempt = self.timers.iter().find(|(_, offset)| self.is_delayed(*offset)).map(|(at, _)| *at);
+        CycleSnapshot { state: self.state(pending, unacknowledged), pending, unacknowledged, delayed, next_attempt }
+    }
+
+    /// Attempts made on an event that is not settled.
+    pub fn attempts(&self, offset: Offset) -> u32 {
+        self.entries.get(&offset).map_or(0, |entry| entry.attempts)
+    }
+
+    /// When the next attempt on an event is due.
+    pub fn next_attempt_of(&self, offset: Offset) -> Option<MonoTime> {
+        match self.entries.get(&offset)?.state {
+            State::Delayed(until) => Some(until),
+            _ => None,
+        }
+    }
+
+    fn state(&self, pending: u64, unacknowledged: u64) -> CycleState {
+        if self.stopped {
+            CycleState::Stopped
+        } else if self.source_faults > 0 {
+            CycleState::Stalled
+        } else if pending == 0 {
+            CycleState::Idle
+        } else if self.window_used() >= self.options.window_max && self.cursor < self.known_end && self.ready.is_empty() {
+            CycleState::Saturated
+        } else if unacknowledged == 0 && self.ready.is_empty() && !self.wants_pull() && self.pull_open.is_none() {
+            CycleState::Delayed
+        } else {
+            CycleState::Busy
+        }
+    }
+
+    fn take_head(&mut self, now: MonoTime, head: Head) {
+        // Out of order or already known: the source broke its promise, and listing twice must not run twice.
+        if head.offset < self.cursor {
+            return;
+        }
+        self.cursor = Offset(head.offset.0.saturating_add(1));
+        self.known_end = self.known_end.max(self.cursor);
+        if self.settled.contains(head.offset) {
+            self.cursor = self.settled.first_unsettled(self.cursor);
+            return;
+        }
+        let (attempts, not_before) = self.remembered.remove(&head.offset).unwrap_or((0, MonoTime::ZERO));
+        let entry = Entry { content: head.content, attempts, state: State::Waiting };
+        self.entries.insert(head.offset, entry);
+        if not_before > now {
+            self.remembered.insert(head.offset, (attempts, not_before));
+        }
+        match head.content {
+            HeadContent::Undecodable => self.make_ready(head.offset),
+            HeadContent::Event(key) => {
+                let queue = self.keys.entry(key).or_default();
+                queue.push_back(head.offset);
+                if queue.len() == 1 {
+                    self.release(now, head.offset);
+                }
+                #[cfg(test)]
+                self.release_if_planted(now, head.offset);
+            }
+        }
+    }
+
+    /// Lets the front of a key's queue go on: at once, or when the delay noted by an earlier process is over.
+    fn release(&mut self, now: MonoTime, offset: Offset) {
+        match self.remembered.remove(&offset) {
+            Some((_, until)) if until > now => self.delay(offset, until),
+            _ => self.make_ready(offset),
+        }
+    }
+
+    /// It is this event's turn. One that may not run (again) is settled at once, which needs no permit.
+    fn make_ready(&mut self, offset: Offset) {
+        if let Some(reason) = self.never_runs(offset) {
+            self.settle(offset, Settlement::Terminated(reason));
+        } else {
+            self.set_state(offset, State::Ready);
+            self.ready.insert(offset);
+        }
+    }
+
+    fn delay(&mut self, offset: Offset, until: MonoTime) {
+        self.set_state(offset, State::Delayed(until));
+        self.timers.insert((until, offset));
+    }
+
+    fn settle(&mut self, offset: Offset, settlement: Settlement) {
+        self.set_state(offset, State::Settling(settlement));
+        self.outbox.push_back(Command::Settle { offset, settlement });
+    }
+
+    fn set_state(&mut self, offset: Offset, state: State) {
+        if let Some(entry) = self.entries.get_mut(&offset) {
+            entry.state = state;
+        }
+    }
+
+    fn advance_key(&mut self, now: MonoTime, key: KeyId) {
+        let Some(queue) = self.keys.get_mut(&key) else { return };
+        queue.pop_front();
+        match queue.front().copied() {
+            Some(next) => self.release(now, next),
+            None => {
+                self.keys.remove(&key);
+            }
+        }
+    }
+
+    fn fire_timers(&mut self, now: MonoTime) {
+        while let Some(&(at, offset)) = self.timers.first().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, offset));
+            match self.entries.get(&offset).map(|entry| entry.state) {
+                Some(State::Delayed(_)) => self.make_ready(offset),
+                Some(State::Unsettled(settlement, _)) => self.settle(offset, settlement),
+                _ => {}
+            }
+        }
+    }
+
+    /// Begins the earliest ready event if a permit is there.
+    fn poll_begin(&mut self) -> Option<Command> {
+        if self.permits == 0 || self.in_flight >= self.options.policy.in_flight_max {
+            return None;
+        }
+        let offset = self.ready.pop_first()?;
+        self.permits -= 1;
+        self.in_flight += 1;
+        self.set_state(offset, State::Beginning);
+        Some(Command::Begin { offset, attempt: self.attempts(offset).saturating_add(1) })
+    }
+
+    fn never_runs(&self, offset: Offset) -> Option<TerminationReason> {
+        let entry = self.entries.get(&offset)?;
+        match entry.content {
+            HeadContent::Undecodable => Some(TerminationReason::Undecodable),
+            HeadContent::Event(_) if entry.attempts >= self.options.policy.deliveries_max => Some(TerminationReason::Exhausted),
+            HeadContent::Event(_) => None,
+        }
+    }
+
+    fn poll_pull(&mut self, now: MonoTime) -> Option<Command> {
+        if !self.wants_pull() || self.pull_not_before.is_some_and(|at| now < at) {
+            return None;
+        }
+        let heads_max = self.pull_room();
+        if heads_max == 0 {
+            return None;
+        }
+        self.pull_not_before = None;
+        self.pull_open = Some(heads_max);
+        Some(Command::Pull { from: self.cursor, heads_max })
+    }
+
+    /// There is something to list and room for it, permits apart.
+    fn wants_pull(&self) -> bool {
+        self.pull_open.is_none() && self.cursor < self.known_end && self.window_used() < self.options.window_max
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "the limit's range fits 32 bits")]
+    fn pull_room(&self) -> u32 {
+        let room = self.options.window_max.saturating_sub(self.window_used()).min(limits::HEADS_PER_PULL.default as u32);
+        match self.options.intake {
+            Intake::LookAhead => room,
+            Intake::Reserved => room.min(self.permits.saturating_sub(self.held())),
+        }
+    }
+
+    /// Events looked at after the first unsettled one.
+    fn window_used(&self) -> u32 {
+        u32::try_from(self.entries.len() as u64 + self.settled.above_count()).unwrap_or(u32::MAX)
+    }
+
+    /// Listed events that will need a permit, those of later attempts included.
+    fn held(&self) -> u32 {
+        let waiting = self.entries.values().filter(|entry| matches!(entry.state, State::Waiting | State::Ready)).count();
+        u32::try_from(waiting).unwrap_or(u32::MAX)
+    }
+
+    /// How many permits could be used at once.
+    fn permits_usable(&self) -> u32 {
+        if self.stopped {
+            return 0;
+        }
+        let free = self.options.policy.in_flight_max.saturating_sub(self.in_flight);
+        let ready = u32::try_from(self.ready.len()).unwrap_or(u32::MAX);
+        match self.options.intake {
+            Intake::LookAhead => ready.min(free),
+            Intake::Reserved => {
+                let wanted = if self.wants_pull() { free } else { self.pull_open.unwrap_or_default() };
+                self.held().saturating_add(wanted).min(free)
+            }
+        }
+    }
+
+    /// The wait after one more fault of the source.
+    fn source_backoff_millis(&mut self) -> u64 {
+        let shift = self.source_faults.min(32);
+        self.source_faults = self.source_faults.saturating_add(1);
+        limits::SOURCE_BACKOFF_MILLIS.default.saturating_mul(1 << shift).min(limits::SOURCE_BACKOFF_MAX_MILLIS.default)
+    }
+
+    fn is_delayed(&self, offset: Offset) -> bool {
+        matches!(self.entries.get(&offset).map(|entry| entry.state), Some(State::Delayed(_)))
+    }
+
+    fn is_unsettled(&self, offset: Offset) -> bool {
+        matches!(self.entries.get(&offset).map(|entry| entry.state), Some(State::Unsettled(..)))
+    }
+}
+
+/// Bugs that the simulator plants to show that it would find them.
+#[cfg(test)]
+impl Cycle {
+    fn release_if_planted(&mut self, now: MonoTime, offset: Offset) {
+        if self.planted == Some(super::sim::PlantedBug::IgnoreKeys) {
+            self.release(now, offset);
+        }
+    }
+
+    fn leak_permit_if_planted(&mut self) {
+        if self.planted == Some(super::sim::PlantedBug::KeepPermits) {
+            self.permits += 1;
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What others may do with a running driver: wake it, ask it, read its totals. Safe from any thread; nothing here blocks.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hdrhistogram::Histogram;
+use latent_core::{ActivationOutcome, BindingId, Completer, Offset, Partition, TenantId, Ticket, TopicName, UnixMillis};
+use tokio::sync::Notify;
+
+use super::News;
+use crate::delivery::CycleState;
+
+/// What one binding does, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindingStatus {
+    /// The binding.
+    pub id: BindingId,
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// Its topic.
+    pub topic: TopicName,
+    /// Partitions of the topic.
+    pub partitions: u32,
+    /// The most telling state of its partitions.
+    pub state: CycleState,
+    /// Events that are not settled.
+    pub pending: u64,
+    /// Events begun and not settled.
+    pub unacknowledged: u64,
+    /// Events that wait for their next attempt.
+    pub delayed: u64,
+    /// Events acknowledged since the start of the node.
+    pub acknowledged: u64,
+    /// Events terminated since then: rejected, exhausted or undecodable.
+    pub terminated: u64,
+    /// Of those, the ones whose attempts were used up.
+    pub exhausted: u64,
+    /// How its last activation ended.
+    pub last_outcome: Option<&'static str>,
+    /// When that was.
+    pub last_delivery_at: Option<UnixMillis>,
+    /// When the next delayed event is due.
+    pub next_attempt_at: Option<UnixMillis>,
+    /// What stands in its way now.
+    pub last_error: Option<String>,
+}
+
+/// Percentiles of the time from append to settlement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatencyMillis {
+    /// Half of the events were faster.
+    pub p50: u64,
+    /// 99 of 100 were faster.
+    pub p99: u64,
+}
+
+/// Sums over all bindings since the start of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct DeliveryTotals {
+    /// Activations that succeeded.
+    pub success: u64,
+    /// Activations whose handler rejected the event.
+    pub rejected: u64,
+    /// All other activations.
+    pub failed: u64,
+    /// Events settled.
+    pub settled: u64,
+    /// Time from append to settlement, once there was one.
+    pub append_to_settled: Option<LatencyMillis>,
+}
+
+struct Sums {
+    totals: DeliveryTotals,
+    latency: Histogram<u64>,
+}
+
+impl Default for Sums {
+    #[expect(clippy::expect_used, reason = "the constructor refuses nothing but constants of another order")]
+    fn default() -> Self {
+        // One millisecond to one day at two digits: a few kilobytes whatever is recorded.
+        let latency = Histogram::new_with_bounds(1, 86_400_000, 2).expect("1 ms to a day at two digits is a valid histogram");
+        Self { totals: DeliveryTotals::default(), latency }
+    }
+}
+
+/// Left by other threads for the driver's task.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// Topic → partition → units that listen. Fixed before the driver runs.
+    listeners: HashMap<String, BTreeMap<Partition, Vec<usize>>>,
+    inbox: Mutex<Inbox>,
+    wake: Notify,
+    sums: Mutex<Sums>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    /// At most one entry for each open operation.
+    news: Vec<(usize, News)>,
+    /// Newest end of each unit's partition: however many appends there were, one entry.
+    available: BTreeMap<usize, Offset>,
+    requests: Vec<Completer<Vec<BindingStatus>>>,
+    /// The driver has ended: nobody will answer.
+    closed: bool,
+}
+
+impl Shared {
+    pub(super) fn listen(&mut self, topic: &TopicName, partition: Partition, unit: usize) {
+        self.listeners.entry(topic.as_str().to_owned()).or_default().entry(partition).or_default().push(unit);
+    }
+
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    pub(super) fn tell(&self, unit: usize, news: News) {
+        lock(&self.inbox).news.push((unit, news));
+        self.wake();
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        let inbox = lock(&self.inbox);
+        !inbox.news.is_empty() || !inbox.available.is_empty()
+    }
+
+    pub(super) fn take_news(&self) -> Vec<(usize, News)> {
+        let mut inbox = lock(&self.inbox);
+        let mut news = std::mem::take(&mut inbox.news);
+        news.extend(std::mem::take(&mut inbox.available).into_iter().map(|(unit, end)| (unit, News::Available(end))));
+        news
+    }
+
+    pub(super) fn take_requests(&self) -> Vec<Completer<Vec<BindingStatus>>> {
+        std::mem::take(&mut lock(&self.inbox).requests)
+    }
+
+    /// Nobody takes news or requests any more; whoever waits gets an empty answer.
+    pub(super) fn close(&self) {
+        let unanswered = {
+            let mut inbox = lock(&self.inbox);
+            inbox.closed = true;
+            std::mem::take(&mut inbox.requests)
+        };
+        // Outside the lock: a dropped completer answers, and whoever gets the answer may ask again.
+        drop(unanswered);
+    }
+
+    pub(super) fn count_activation(&self, outcome: &ActivationOutcome) {
+        let mut sums = lock(&self.sums);
+        let counter = match outcome {
+            ActivationOutcome::Success => &mut sums.totals.success,
+            ActivationOutcome::Rejected { .. } => &mut sums.totals.rejected,
+            _ => &mut sums.totals.failed,
+        };
+        *counter = counter.saturating_add(1);
+    }
+
+    pub(super) fn count_settled(&self, append_to_settled_millis: Option<u64>) {
+        let mut sums = lock(&self.sums);
+        sums.totals.settled = sums.totals.settled.saturating_add(1);
+        if let Some(millis) = append_to_settled_millis {
+            sums.latency.saturating_record(millis);
+        }
+    }
+}
+
+/// A handle on a driver. Cheap to clone.
+#[derive(Clone)]
+pub struct DeliveryHandle(Arc<Shared>);
+
+impl DeliveryHandle {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self(shared)
+    }
+
+    /// The partition has events up to `end`, exclusive. Called from the log's own thread.
+    pub fn available(&self, topic: &str, partition: Partition, end: Offset) {
+        let Some(units) = self.0.listeners.get(topic).and_then(|partitions| partitions.get(&partition)) else { return };
+        {
+            let mut inbox = lock(&self.0.inbox);
+            for unit in units {
+                let known = inbox.available.entry(*unit).or_default();
+                *known = end.max(*known);
+            }
+        }
+        self.0.wake();
+    }
+
+    /// The status of every binding, in the order of the configuration. Empty when the driver has ended.
+    pub fn statuses(&self) -> Ticket<Vec<BindingStatus>> {
+        let (ticket, completer) = Ticket::pair(Vec::new());
+        {
+            let mut inbox = lock(&self.0.inbox);
+            if inbox.closed {
+                return Ticket::ready(Vec::new());
+            }
+            inbox.requests.push(completer);
+        }
+        self.0.wake();
+        ticket
+    }
+
+    /// Sums since the start.
+    pub fn totals(&self) -> DeliveryTotals {
+        let sums = lock(&self.0.sums);
+        let at = |quantile| sums.latency.value_at_quantile(quantile);
+        let append_to_settled = (!sums.latency.is_empty()).then(|| LatencyMillis { p50: at(0.5), p99: at(0.99) });
+        DeliveryTotals { append_to_settled, ..sums.totals }
+    }
+}
+
+// No guarded section calls out or panics half-way, so a poisoned lock still guards a whole state.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

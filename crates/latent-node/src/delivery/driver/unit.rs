@@ -1,0 +1,338 @@
+//! One partition of one binding in the driver: its cycle, its source, the reservations behind its permits, and what people may know.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use latent_capabilities::Origin;
+use latent_core::{
+    ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, TopicName, UnixMillis, settle_margin,
+};
+
+use super::{BindingStatus, News, PartitionSpec, Shared};
+use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState};
+use crate::delivery::limits;
+use crate::delivery::policy::DeliveryPolicy;
+use crate::delivery::source::{Head, Postponement, Settlement, Source, SourceError, TerminationReason};
+use crate::{ActivationEnd, InboundOrder, InboundTarget, Reservation};
+
+/// What the partitions of one binding share.
+pub(super) struct UnitParts {
+    pub(super) id: BindingId,
+    pub(super) topic: TopicName,
+    /// Index of the tenant's line.
+    pub(super) tenant: usize,
+    pub(super) target: InboundTarget,
+    pub(super) policy: DeliveryPolicy,
+}
+
+/// A delivery between its beginning and its settlement.
+struct Open {
+    /// Until the activation has it.
+    reservation: Option<Reservation>,
+    deadline: Deadline,
+    stored_at: Option<UnixMillis>,
+    settlement: Option<Settlement>,
+}
+
+pub(super) struct Unit {
+    pub(super) parts: Arc<UnitParts>,
+    pub(super) cycle: Cycle,
+    pub(super) timer: Option<MonoTime>,
+    partition: Partition,
+    source: Box<dyn Source>,
+    permits: Vec<Reservation>,
+    open: BTreeMap<Offset, Open>,
+    /// No reservation is asked for before this time, because the last one was refused for good.
+    refused_until: Option<MonoTime>,
+    acknowledged: u64,
+    terminated: u64,
+    exhausted: u64,
+    last: Option<(&'static str, UnixMillis)>,
+    last_error: Option<String>,
+}
+
+impl Unit {
+    pub(super) fn new(parts: Arc<UnitParts>, spec: PartitionSpec) -> Self {
+        #[allow(clippy::cast_possible_truncation, reason = "the limit's range fits 32 bits")]
+        let options = CycleOptions { policy: parts.policy, intake: spec.intake, window_max: limits::WINDOW.default as u32 };
+        Self {
+            parts,
+            cycle: Cycle::new(options, spec.remembered, spec.known_end),
+            timer: None,
+            partition: spec.partition,
+            source: spec.source,
+            permits: Vec::new(),
+            open: BTreeMap::new(),
+            refused_until: None,
+            acknowledged: 0,
+            terminated: 0,
+            exhausted: 0,
+            last: None,
+            last_error: None,
+        }
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.cycle.is_quiet()
+    }
+
+    pub(super) fn wants_permit(&self) -> bool {
+        self.refused_until.is_none() && self.cycle.permits_missing() > 0
+    }
+
+    pub(super) fn take_permit(&mut self, reservation: Reservation) {
+        self.permits.push(reservation);
+        self.cycle.grant();
+    }
+
+    /// Gives back the reservations that the cycle cannot use now.
+    pub(super) fn return_surplus(&mut self) {
+        let surplus = self.cycle.take_surplus_permits() as usize;
+        let kept = self.permits.len().saturating_sub(surplus);
+        self.permits.truncate(kept);
+    }
+
+    /// A reservation was refused for a reason that waiting for capacity does not mend, such as a revoked service.
+    pub(super) fn refuse(&mut self, now: MonoTime, reason: String) {
+        tracing::warn!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, reason, "events wait");
+        self.last_error = Some(reason);
+        self.refused_until = Some(now.plus_millis(limits::REFUSED_WAIT_MILLIS.default));
+    }
+
+    pub(super) fn refusal_is_over(&mut self, now: MonoTime) {
+        if self.refused_until.is_some_and(|until| until <= now) {
+            self.refused_until = None;
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<MonoTime> {
+        self.cycle.next_deadline().into_iter().chain(self.refused_until).min()
+    }
+
+    /// Hands a command to the source; the answer comes back as news.
+    pub(super) fn carry_out(&mut self, command: Command, index: usize, clock: &Arc<dyn Clock>, shared: &Arc<Shared>) {
+        let shared = Arc::clone(shared);
+        match command {
+            Command::Pull { from, heads_max } => {
+                self.source.pull(from, heads_max).on_ready(move |answer| shared.tell(index, News::Pulled(answer)));
+            }
+            Command::Begin { offset, attempt } => {
+                let deadline = Deadline::after(clock.mono(), self.parts.policy.operation_timeout_millis);
+                let open = Open { reservation: self.permits.pop(), deadline, stored_at: None, settlement: None };
+                self.open.insert(offset, open);
+                self.source.begin(offset, attempt).on_ready(move |answer| shared.tell(index, News::Begun(offset, answer)));
+            }
+            Command::Postpone { offset, attempts, delay_millis } => {
+                let not_before = UnixMillis(clock.unix().0.saturating_add(delay_millis));
+                let (binding, partition) = (self.parts.id.clone(), self.partition);
+                self.source.postpone(offset, Postponement { attempts, not_before }).on_ready(move |answer| {
+                    if let Err(error) = answer {
+                        // The next process may retry earlier than it should; nothing is lost by that.
+                        tracing::warn!(%binding, %partition, %offset, %error, "a retry delay could not be written down");
+                    }
+                });
+            }
+            Command::Settle { offset, settlement } => {
+                if let Some(open) = self.open.get_mut(&offset) {
+                    open.settlement = Some(settlement);
+                } else {
+                    let open = Open {
+                        reservation: None,
+                        deadline: Deadline::after(clock.mono(), 0),
+                        stored_at: None,
+                        settlement: Some(settlement),
+                    };
+                    self.open.insert(offset, open);
+                }
+                self.source.settle(offset, settlement).on_ready(move |answer| shared.tell(index, News::Settled(offset, answer)));
+            }
+        }
+    }
+
+    pub(super) fn take_pulled(&mut self, now: MonoTime, answer: Result<Vec<Head>, SourceError>) {
+        self.note_source(answer.as_ref().err());
+        self.cycle.handle_pulled(now, answer);
+    }
+
+    /// The event is there: gives what the activation manager needs to run it.
+    pub(super) fn take_begun(
+        &mut self,
+        now: MonoTime,
+        offset: Offset,
+        answer: Result<DeliveredEvent, SourceError>,
+    ) -> Option<(Reservation, InboundOrder)> {
+        self.note_source(answer.as_ref().err());
+        let event = match answer {
+            Ok(event) => event,
+            Err(error) => {
+                self.open.remove(&offset);
+                self.cycle.handle_begun(now, offset, Err(error));
+                return None;
+            }
+        };
+        let open = self.open.get_mut(&offset)?;
+        open.stored_at = Some(event.stored_at);
+        // The guest's part of the one deadline: what is kept is for settling (T-063).
+        let timeout_millis = self.parts.policy.operation_timeout_millis;
+        let kept = settle_margin(timeout_millis);
+        let guest = open.deadline.earlier_by(kept);
+        let origin =
+            Origin { binding: self.parts.id.clone(), topic: event.topic.clone(), partition: event.partition, offset: event.offset };
+        let reservation = open.reservation.take();
+        self.cycle.handle_begun(now, offset, Ok(()));
+        Some((reservation?, InboundOrder { event, origin, deadline: guest }))
+    }
+
+    pub(super) fn take_finished(&mut self, now: MonoTime, unix: UnixMillis, offset: Offset, end: &ActivationEnd, shared: &Shared) {
+        let outcome = &end.report.outcome;
+        shared.count_activation(outcome);
+        self.last = Some((outcome.kind(), unix));
+        self.cycle.handle_finished(now, offset, outcome);
+        let next_attempt = self.cycle.next_attempt_of(offset);
+        if next_attempt.is_some() {
+            self.open.remove(&offset);
+        }
+        self.log_finished(offset, end, next_attempt.map(|at| unix_of(at, now, unix)));
+    }
+
+    pub(super) fn take_settled(
+        &mut self,
+        now: MonoTime,
+        unix: UnixMillis,
+        offset: Offset,
+        answer: Result<(), SourceError>,
+        shared: &Shared,
+    ) {
+        self.note_source(answer.as_ref().err());
+        if answer.is_ok()
+            && let Some(Open { stored_at, settlement: Some(settlement), .. }) = self.open.remove(&offset)
+        {
+            let waited = stored_at.map(|stored_at| unix.0.saturating_sub(stored_at.0));
+            shared.count_settled(waited);
+            self.count(offset, settlement);
+        }
+        self.cycle.handle_settled(now, offset, answer);
+    }
+
+    fn count(&mut self, offset: Offset, settlement: Settlement) {
+        match settlement {
+            Settlement::Acknowledged => self.acknowledged = self.acknowledged.saturating_add(1),
+            Settlement::Terminated(reason) => {
+                self.terminated = self.terminated.saturating_add(1);
+                self.exhausted = self.exhausted.saturating_add(u64::from(reason == TerminationReason::Exhausted));
+                let UnitParts { id, topic, .. } = &*self.parts;
+                let (partition, reason) = (self.partition, reason.kind());
+                tracing::warn!(binding = %id, %topic, %partition, %offset, reason, "event terminated: it will not run again");
+            }
+        }
+    }
+
+    /// One line for each activation: those that succeeded are for debugging, the others for the operator.
+    fn log_finished(&self, offset: Offset, end: &ActivationEnd, next_attempt_at: Option<UnixMillis>) {
+        let (parts, report) = (&*self.parts, &end.report);
+        let (binding, topic, partition) = (parts.id.as_str(), parts.topic.as_str(), self.partition.0);
+        let (attempt, attempts_max) = (self.cycle.attempts(offset), parts.policy.deliveries_max);
+        let (activation, outcome) = (end.activation, report.outcome.kind());
+        let (fuel, memory_bytes) = (report.fuel_used, report.memory_bytes_peak);
+        if report.outcome == ActivationOutcome::Success {
+            tracing::debug!(binding, topic, partition, %offset, %activation, attempt, outcome, fuel, memory_bytes, "activation ended");
+            return;
+        }
+        let reason = reason_of(&report.outcome);
+        let next_attempt_at = next_attempt_at.map(|at| at.0);
+        tracing::info!(
+            binding, topic, partition, %offset, %activation, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
+            "activation ended"
+        );
+    }
+
+    /// Keeps the last fault of the source until it answers well again.
+    fn note_source(&mut self, fault: Option<&SourceError>) {
+        match fault {
+            Some(SourceError::Unavailable { reason }) => {
+                tracing::warn!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, reason, "the log could not answer");
+                self.last_error = Some(reason.clone());
+            }
+            Some(SourceError::Undecodable) | None => self.last_error = None,
+        }
+    }
+
+    fn state(&self, state: CycleState) -> CycleState {
+        if self.refused_until.is_some() && state < CycleState::Stalled { CycleState::Stalled } else { state }
+    }
+}
+
+/// Why an activation did not succeed, in the words its author or its engine gave.
+fn reason_of(outcome: &ActivationOutcome) -> Option<&str> {
+    match outcome {
+        ActivationOutcome::Rejected { reason }
+        | ActivationOutcome::RetryRequested { reason, .. }
+        | ActivationOutcome::InvalidArguments { reason }
+        | ActivationOutcome::IncompatibleContract { reason }
+        | ActivationOutcome::PermissionRefused { reason }
+        | ActivationOutcome::HostFailure { reason } => Some(reason),
+        ActivationOutcome::Trap { detail, .. } => Some(detail),
+        ActivationOutcome::Success
+        | ActivationOutcome::DeclaredFailure
+        | ActivationOutcome::Timeout
+        | ActivationOutcome::Cancelled
+        | ActivationOutcome::BudgetExhausted(_) => None,
+    }
+}
+
+/// A monotonic time as people read it.
+fn unix_of(at: MonoTime, now: MonoTime, unix: UnixMillis) -> UnixMillis {
+    let ahead = u64::try_from(at.since(now).as_millis()).unwrap_or(u64::MAX);
+    UnixMillis(unix.0.saturating_add(ahead))
+}
+
+/// The units summed up by binding, in their order.
+pub(super) fn statuses(units: &[Unit], clock: &dyn Clock) -> Vec<BindingStatus> {
+    let (now, unix) = (clock.mono(), clock.unix());
+    let mut statuses: Vec<BindingStatus> = Vec::new();
+    for unit in units {
+        let snapshot = unit.cycle.snapshot();
+        let next_attempt_at = snapshot.next_attempt.map(|at| unix_of(at, now, unix));
+        let parts = &unit.parts;
+        if statuses.last().is_none_or(|last| last.id != parts.id) {
+            statuses.push(empty_status(parts));
+        }
+        let Some(status) = statuses.last_mut() else { continue };
+        status.partitions += 1;
+        status.state = status.state.max(unit.state(snapshot.state));
+        status.pending += snapshot.pending;
+        status.unacknowledged += snapshot.unacknowledged;
+        status.delayed += snapshot.delayed;
+        status.acknowledged += unit.acknowledged;
+        status.terminated += unit.terminated;
+        status.exhausted += unit.exhausted;
+        status.next_attempt_at = status.next_attempt_at.into_iter().chain(next_attempt_at).min();
+        if let Some((outcome, at)) = unit.last
+            && status.last_delivery_at.is_none_or(|known| known <= at)
+        {
+            (status.last_outcome, status.last_delivery_at) = (Some(outcome), Some(at));
+        }
+        status.last_error = status.last_error.take().or_else(|| unit.last_error.clone());
+    }
+    statuses
+}
+
+fn empty_status(parts: &UnitParts) -> BindingStatus {
+    BindingStatus {
+        id: parts.id.clone(),
+        tenant: parts.target.tenant.clone(),
+        topic: parts.topic.clone(),
+        partitions: 0,
+        state: CycleState::Idle,
+        pending: 0,
+        unacknowledged: 0,
+        delayed: 0,
+        acknowledged: 0,
+        terminated: 0,
+        exhausted: 0,
+        last_outcome: None,
+        last_delivery_at: None,
+        next_attempt_at: None,
+        last_error: None,
+    }
+}

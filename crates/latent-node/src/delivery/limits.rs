@@ -1,0 +1,106 @@
+//! Bounds of deliveries.
+
+use latent_core::Limit;
+
+/// Runs of one event.
+pub const DELIVERIES: Limit =
+    Limit { name: "max_deliveries", unit: "count", default: 5, min: 1, max: 100, bounds: "runs of one event by one binding" };
+/// Events of one partition in flight.
+pub const IN_FLIGHT: Limit = Limit {
+    name: "max_in_flight",
+    unit: "count",
+    default: 8,
+    min: 1,
+    max: 64,
+    bounds: "events of one partition that one binding runs at once",
+};
+/// First retry delay.
+pub const RETRY_DELAY_MILLIS: Limit = Limit {
+    name: "retry_delay_millis",
+    unit: "ms",
+    default: 1_000,
+    min: 10,
+    max: 600_000,
+    bounds: "delay before the second run of an event; it doubles",
+};
+/// Longest retry delay.
+pub const RETRY_DELAY_MAX_MILLIS: Limit = Limit {
+    name: "retry_delay_max_millis",
+    unit: "ms",
+    default: 60_000,
+    min: 10,
+    max: 3_600_000,
+    bounds: "longest delay before a further run, also of one that a handler asks for",
+};
+/// Deadline of one delivery.
+pub const OPERATION_TIMEOUT_MILLIS: Limit = Limit {
+    name: "operation_timeout_millis",
+    unit: "ms",
+    default: 10_000,
+    min: 100,
+    max: 600_000,
+    bounds: "one delivery from reservation to settlement",
+};
+/// How far a binding looks beyond its first unsettled event.
+pub const WINDOW: Limit = Limit {
+    name: "delivery_window",
+    unit: "count",
+    default: 1_024,
+    min: 1,
+    max: 1_024,
+    bounds: "events after the first unsettled one that a binding looks at in one partition",
+};
+/// Heads asked for at once.
+pub const HEADS_PER_PULL: Limit =
+    Limit { name: "heads_per_pull", unit: "count", default: 256, min: 1, max: 1_024, bounds: "events listed by one pull" };
+/// First wait after a source said no.
+pub const SOURCE_BACKOFF_MILLIS: Limit = Limit {
+    name: "source_backoff_millis",
+    unit: "ms",
+    default: 100,
+    min: 1,
+    max: 30_000,
+    bounds: "first wait after the log could not answer; it doubles",
+};
+/// Longest wait after a source said no.
+pub const SOURCE_BACKOFF_MAX_MILLIS: Limit = Limit {
+    name: "source_backoff_max_millis",
+    unit: "ms",
+    default: 30_000,
+    min: 1,
+    max: 600_000,
+    bounds: "longest wait after the log could not answer",
+};
+/// Wait after a reservation was refused for good.
+pub const REFUSED_WAIT_MILLIS: Limit = Limit {
+    name: "refused_wait_millis",
+    unit: "ms",
+    default: 1_000,
+    min: 1,
+    max: 60_000,
+    bounds: "wait before a binding whose service cannot be called asks again",
+};
+
+/// Every limit of this module.
+pub const ALL: &[Limit] = &[
+    DELIVERIES,
+    IN_FLIGHT,
+    RETRY_DELAY_MILLIS,
+    RETRY_DELAY_MAX_MILLIS,
+    OPERATION_TIMEOUT_MILLIS,
+    WINDOW,
+    HEADS_PER_PULL,
+    SOURCE_BACKOFF_MILLIS,
+    SOURCE_BACKOFF_MAX_MILLIS,
+    REFUSED_WAIT_MILLIS,
+];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_default_lies_in_its_range() {
+        for limit in super::ALL {
+            assert!(limit.is_consistent(), "{}", limit.name);
+        }
+    }
+}

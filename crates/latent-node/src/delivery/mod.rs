@@ -1,0 +1,19 @@
+//! Deliveries: how the events of a source reach their function, each as a fresh activation, settled by its outcome.
+//!
+//! [`Cycle`] decides and does no I/O; [`Source`] is what it needs from a log or a broker; the driver is the thin shell that carries
+//! commands and answers between them and the activation manager. Nothing here knows a file format or a wire protocol.
+
+mod cycle;
+mod driver;
+pub mod limits;
+mod policy;
+mod settled;
+#[cfg(test)]
+mod sim;
+mod source;
+
+pub use cycle::{Command, Cycle, CycleOptions, CycleSnapshot, CycleState, Intake};
+pub use driver::{BindingSpec, BindingStatus, DeliveryDriver, DeliveryHandle, DeliveryTotals, LatencyMillis, PartitionSpec};
+pub use policy::DeliveryPolicy;
+pub use settled::SettledSet;
+pub use source::{Head, HeadContent, KeyId, Postponement, Remembered, Settlement, Source, SourceError, TerminationReason};

@@ -1,0 +1,173 @@
+//! The fake log: what is durable, what has been asked and not answered, and the [`Source`] that a cycle's commands go to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use latent_core::{Attributes, Completer, DeliveredEvent, MediaType, MonoTime, Offset, Partition, Ticket, TopicName, UnixMillis};
+
+use crate::delivery::{Head, HeadContent, Postponement, Remembered, SettledSet, Settlement, Source, SourceError};
+
+/// What one run of an event's handler does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Run {
+    Succeed,
+    Reject,
+    Fail,
+    AskAgain(u64),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Event {
+    pub(super) content: HeadContent,
+    /// What its runs do, in order; the last one repeats.
+    pub(super) script: Vec<Run>,
+}
+
+/// What survives a kill.
+#[derive(Debug, Default)]
+pub(super) struct Durable {
+    pub(super) events: Vec<Event>,
+    pub(super) settled: BTreeMap<Offset, Settlement>,
+    pub(super) attempts: BTreeMap<Offset, (u32, MonoTime)>,
+}
+
+/// An operation that was handed over and not answered.
+pub(super) enum Open {
+    Pull(Offset, u32, Completer<Result<Vec<Head>, SourceError>>),
+    Begin(Offset, u32, Completer<Result<DeliveredEvent, SourceError>>),
+    Postpone(Offset, Postponement, Completer<Result<(), SourceError>>),
+    Settle(Offset, Settlement, Completer<Result<(), SourceError>>),
+}
+
+/// How an operation ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Done,
+    /// Nothing happened, and the answer says so.
+    Refused,
+    /// It happened, and the answer says that it could not be done.
+    AnswerLost,
+}
+
+#[derive(Default)]
+pub(super) struct Log {
+    pub(super) durable: Durable,
+    pub(super) open: VecDeque<Open>,
+}
+
+/// One partition as a cycle's source. Clones share the log.
+#[derive(Clone, Default)]
+pub(super) struct FakeSource(Arc<Mutex<Log>>);
+
+impl FakeSource {
+    pub(super) fn log(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().expect("one thread at a time")
+    }
+
+    /// Ends the `index`-th open operation. Answers arrive through the ticket its caller holds.
+    pub(super) fn end(&self, index: usize, ending: Ending) {
+        let mut log = self.log();
+        let Some(open) = log.open.remove(index) else { return };
+        if ending != Ending::Refused {
+            log.durable.apply(&open);
+        }
+        let refused = || SourceError::Unavailable { reason: "scripted".to_owned() };
+        match open {
+            Open::Pull(from, heads_max, completer) if ending == Ending::Done => completer.complete(Ok(log.durable.heads(from, heads_max))),
+            Open::Begin(offset, attempt, completer) if ending == Ending::Done => completer.complete(Ok(event(offset, attempt))),
+            Open::Postpone(.., completer) | Open::Settle(.., completer) if ending == Ending::Done => completer.complete(Ok(())),
+            Open::Pull(.., completer) => completer.complete(Err(refused())),
+            Open::Begin(.., completer) => completer.complete(Err(refused())),
+            Open::Postpone(.., completer) | Open::Settle(.., completer) => completer.complete(Err(refused())),
+        }
+    }
+
+    /// Kills the process: of what was not answered, the first `kept` operations had reached the disk.
+    pub(super) fn kill(&self, kept: usize) {
+        let mut log = self.log();
+        let open = std::mem::take(&mut log.open);
+        open.iter().take(kept).for_each(|open| log.durable.apply(open));
+    }
+}
+
+impl Durable {
+    fn apply(&mut self, open: &Open) {
+        match open {
+            Open::Pull(..) => {}
+            Open::Begin(offset, attempt, _) => self.note(*offset, *attempt, MonoTime::ZERO),
+            Open::Postpone(offset, postponement, _) => {
+                self.note(*offset, postponement.attempts, MonoTime::from_millis(postponement.not_before.0));
+            }
+            Open::Settle(offset, settlement, _) => {
+                self.settled.entry(*offset).or_insert(*settlement);
+            }
+        }
+    }
+
+    /// Notes are written in the order they were handed over; here they end in any order, so an older one must not undo a newer.
+    fn note(&mut self, offset: Offset, attempts: u32, not_before: MonoTime) {
+        let noted = self.attempts.entry(offset).or_default();
+        if attempts >= noted.0 {
+            *noted = (attempts, not_before);
+        }
+    }
+
+    fn heads(&self, from: Offset, heads_max: u32) -> Vec<Head> {
+        let events = (0_u64..).zip(&self.events).skip_while(|(offset, _)| *offset < from.0);
+        events.take(heads_max as usize).map(|(offset, event)| Head { offset: Offset(offset), content: event.content }).collect()
+    }
+
+    /// What a new process is told.
+    pub(super) fn remembered(&self) -> Remembered {
+        let mut settled = SettledSet::default();
+        self.settled.keys().for_each(|offset| settled.insert(*offset));
+        let attempts = self.attempts.iter().map(|(offset, (attempts, until))| (*offset, *attempts, *until)).collect();
+        Remembered { settled, attempts }
+    }
+}
+
+impl Source for FakeSource {
+    fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Vec<Head>, SourceError>> {
+        let (ticket, completer) = Ticket::pair(Err(abandoned()));
+        self.log().open.push_back(Open::Pull(from, heads_max, completer));
+        ticket
+    }
+
+    fn begin(&mut self, offset: Offset, attempt: u32) -> Ticket<Result<DeliveredEvent, SourceError>> {
+        let (ticket, completer) = Ticket::pair(Err(abandoned()));
+        self.log().open.push_back(Open::Begin(offset, attempt, completer));
+        ticket
+    }
+
+    fn postpone(&mut self, offset: Offset, postponement: Postponement) -> Ticket<Result<(), SourceError>> {
+        let (ticket, completer) = Ticket::pair(Err(abandoned()));
+        self.log().open.push_back(Open::Postpone(offset, postponement, completer));
+        ticket
+    }
+
+    fn settle(&mut self, offset: Offset, settlement: Settlement) -> Ticket<Result<(), SourceError>> {
+        let (ticket, completer) = Ticket::pair(Err(abandoned()));
+        self.log().open.push_back(Open::Settle(offset, settlement, completer));
+        ticket
+    }
+}
+
+fn abandoned() -> SourceError {
+    SourceError::Unavailable { reason: "killed".to_owned() }
+}
+
+fn event(offset: Offset, attempt: u32) -> DeliveredEvent {
+    DeliveredEvent {
+        topic: TopicName::parse("t").expect("a topic"),
+        partition: Partition(0),
+        offset,
+        uid: None,
+        key: String::new(),
+        media_type: MediaType::octet_stream(),
+        attributes: Attributes::default(),
+        payload: Bytes::new(),
+        delivery: attempt,
+        stored_at: UnixMillis(0),
+    }
+}

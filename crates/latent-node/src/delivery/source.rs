@@ -1,0 +1,117 @@
+//! What the delivery cycle needs from a place that events come from. Knows no NATS and no file.
+
+use latent_core::{ActivationOutcome, DeliveredEvent, MonoTime, Offset, Ticket, UnixMillis};
+
+use super::settled::SettledSet;
+
+/// Stands for a key inside one process. Equal keys have equal ids; unequal keys may share one, which only makes them wait for
+/// each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId(pub u64);
+
+/// What a pull tells of one event: enough to decide when it may run, without holding its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Its position.
+    pub offset: Offset,
+    /// Its key, or that it cannot be read.
+    pub content: HeadContent,
+}
+
+/// See [`Head`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadContent {
+    /// An event with this key.
+    Event(KeyId),
+    /// Not a readable record. It is settled without running.
+    Undecodable,
+}
+
+/// How an event is settled for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settlement {
+    /// Its activation succeeded.
+    Acknowledged,
+    /// It will never run again.
+    Terminated(TerminationReason),
+}
+
+/// Why an event will never run again. The words are those of dead letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TerminationReason {
+    /// The handler rejected it, or it can never be handled by this function.
+    Rejected,
+    /// Its attempts are used up.
+    Exhausted,
+    /// It is not a readable record.
+    Undecodable,
+}
+
+impl TerminationReason {
+    /// The name used in status, logs and dead letters.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::Exhausted => "exhausted",
+            Self::Undecodable => "undecodable",
+        }
+    }
+}
+
+/// A later attempt, as it is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Postponement {
+    /// Attempts made so far.
+    pub attempts: u32,
+    /// The earliest time of the next one, on the wall clock, because it must mean the same after a restart.
+    pub not_before: UnixMillis,
+}
+
+/// Why a source could not do what it was asked. The cycle waits and asks again, except where noted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// The record cannot be read and never will be: it is terminated without running.
+    #[error("the record cannot be read")]
+    Undecodable,
+    /// It cannot be done now.
+    #[error("{reason}")]
+    Unavailable {
+        /// What stands in the way, for the status.
+        reason: String,
+    },
+}
+
+/// What a source remembers of a partition for a binding, handed to a new cycle.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Remembered {
+    /// What is settled.
+    pub settled: SettledSet,
+    /// Attempts made on events that are not settled, with the earliest time of the next one.
+    pub attempts: Vec<(Offset, u32, MonoTime)>,
+}
+
+/// A partition of a topic (or a durable consumer) as one binding sees it.
+///
+/// Every method hands over and returns a ticket; none blocks. The cycle never has more than one `pull` open, and for one offset never
+/// more than one of the others.
+pub trait Source: Send {
+    /// Heads with offsets ≥ `from`, ascending, at most `heads_max`. Fewer than that means that there are no more now.
+    fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Vec<Head>, SourceError>>;
+
+    /// Writes down that `attempt` begins, then gives the event. The note survives a kill of the process.
+    fn begin(&mut self, offset: Offset, attempt: u32) -> Ticket<Result<DeliveredEvent, SourceError>>;
+
+    /// Writes down that the event runs again later.
+    fn postpone(&mut self, offset: Offset, postponement: Postponement) -> Ticket<Result<(), SourceError>>;
+
+    /// Settles the event. A success survives a power cut.
+    fn settle(&mut self, offset: Offset, settlement: Settlement) -> Ticket<Result<(), SourceError>>;
+}
+
+/// The reason of a termination that an outcome causes at once.
+pub(super) const fn rejection_of(outcome: &ActivationOutcome) -> Option<TerminationReason> {
+    match outcome.disposition() {
+        latent_core::Disposition::Terminate => Some(TerminationReason::Rejected),
+        latent_core::Disposition::Acknowledge | latent_core::Disposition::Retry { .. } => None,
+    }
+}

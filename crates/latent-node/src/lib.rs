@@ -1,0 +1,33 @@
+//! One node: what may be called, how much of it at one time, in which order, and what became of it.
+//!
+//! Machines that decide have no I/O: [`admission`], [`scheduler`], the [`Catalog`], the [`Journal`] and the delivery cycle. The
+//! shells around them are thin: [`LocalActivationManager`] and the delivery driver. This crate knows no NATS and no log format;
+//! events come from a source behind a trait, guests run in a backend behind one.
+//!
+//! The way of one event: [`LocalActivationManager::reserve_inbound`] pins the route and takes the place; then the source is asked;
+//! [`LocalActivationManager::activate`] queues the event; a cell becomes free; [`StartOrder::confirm`] asks the catalog again; the
+//! guest runs; the journal remembers.
+
+mod activation;
+pub mod admission;
+mod backend;
+mod catalog;
+pub mod delivery;
+mod error;
+mod inbound;
+mod journal;
+pub mod limits;
+mod route;
+pub mod scheduler;
+
+pub use activation::{CapacityListener, LocalActivationManager, ManagerOptions, Reservation};
+pub use admission::{Account, AdmissionLimit, AdmissionSnapshot, Refusal};
+pub use backend::{BackendFuture, ConfirmedStart, ExecutionBackend, LoadError, NotStarted, StartOrder, WasmBackend};
+pub use catalog::{
+    Call, Catalog, CatalogError, Contracts, NewPublication, Publication, PublicationState, ResolveError, RevocationScope, StartRefused,
+};
+pub use error::NodeError;
+pub use inbound::{ActivationEnd, IdSource, InboundOrder, InboundTarget, Principal, PrincipalKind, ReserveRefusal, event_input_bytes};
+pub use journal::{Ended, Journal, JournalEntry};
+pub use limits::NodeLimits;
+pub use route::{Pin, RouteKey};

@@ -1,0 +1,164 @@
+//! The delivery driver between a source, the activation manager and a backend, in virtual time.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod bench;
+
+use bench::{Bench, MemorySource};
+use latent_core::{Offset, Partition};
+use latent_node::RevocationScope;
+use latent_node::delivery::{CycleState, DeliveryPolicy, Settlement, TerminationReason};
+
+const ACKNOWLEDGED: Settlement = Settlement::Acknowledged;
+
+fn source(events: &[(&'static str, &'static str)]) -> MemorySource {
+    let source = MemorySource::default();
+    source.log().events.extend(events);
+    source
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_a_key_run_in_order_and_other_keys_beside_them() {
+    let bench = Bench::new(8, &["acme"]);
+    let source = source(&[("a", "slow"), ("a", "slow"), ("b", "slow"), ("a", "ok"), ("c", "slow")]);
+    let driving = bench.drive(vec![bench.binding("t", "acme", DeliveryPolicy::default(), &source)]);
+    let status = bench.until(&driving, |status| status.acknowledged == 5).await;
+    assert_eq!(bench.backend.started(), ["acme/0#1", "acme/2#1", "acme/4#1", "acme/1#1", "acme/3#1"]);
+    assert_eq!(*bench.backend.most.lock().unwrap(), 3);
+    assert_eq!((status.state, status.pending, status.last_outcome), (CycleState::Idle, 0, Some("success")));
+    driving.stop().await;
+    assert_eq!(bench.manager.snapshot().node.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_event_runs_again_after_its_delays_and_ends_exhausted() {
+    let bench = Bench::new(2, &["acme"]);
+    let source = source(&[("a", "trap"), ("b", "again"), ("c", "reject")]);
+    let policy = DeliveryPolicy { deliveries_max: 3, retry_delay_millis: 100, retry_delay_max_millis: 1_000, ..DeliveryPolicy::default() };
+    let driving = bench.drive(vec![bench.binding("t", "acme", policy, &source)]);
+    let delayed = bench.until(&driving, |status| status.delayed == 2).await;
+    assert_eq!((delayed.state, delayed.terminated), (CycleState::Delayed, 1));
+    assert!(delayed.next_attempt_at.is_some());
+    let status = bench.until(&driving, |status| status.terminated == 3).await;
+    assert_eq!((status.exhausted, status.pending, status.state), (2, 0, CycleState::Idle));
+    let waits: Vec<_> = source.log().postponed.iter().map(|(offset, postponed)| (*offset, postponed.attempts)).collect();
+    assert_eq!(waits, [(0, 1), (1, 1), (0, 2), (1, 2)]);
+    let at: Vec<_> = source.log().postponed.iter().map(|(_, postponed)| postponed.not_before.0 - 1_000_000).collect();
+    // The handler's own wish of 700 ms stands; the trap's delay doubles from 100 ms.
+    assert!(at[0] >= 100 && at[1] >= 700 && at[2] >= at[0] + 200 && at[3] >= at[1] + 700, "{at:?}");
+    let log = source.log();
+    assert_eq!(log.settled[&0], Settlement::Terminated(TerminationReason::Exhausted));
+    assert_eq!(log.settled[&2], Settlement::Terminated(TerminationReason::Rejected));
+    drop(log);
+    let totals = driving.handle.totals();
+    assert_eq!((totals.success, totals.rejected, totals.failed, totals.settled), (0, 1, 6, 3));
+    driving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_append_wakes_a_dormant_binding() {
+    let bench = Bench::new(2, &["acme"]);
+    let source = source(&[]);
+    let driving = bench.drive(vec![bench.binding("t", "acme", DeliveryPolicy::default(), &source)]);
+    bench.until(&driving, |status| status.state == CycleState::Idle).await;
+    source.log().events.push(("a", "ok"));
+    driving.handle.available("elsewhere", Partition(0), Offset(1));
+    driving.handle.available("in", Partition(1), Offset(1));
+    bench.until(&driving, |status| status.pending == 0).await;
+    assert!(bench.backend.started().is_empty());
+    driving.handle.available("in", Partition(0), Offset(1));
+    bench.until(&driving, |status| status.acknowledged == 1).await;
+    driving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_begins_nothing_new_settles_what_ends_and_leaves_the_rest_unsettled() {
+    let bench = Bench::new(8, &["acme"]);
+    let source = source(&[("a", "slow"), ("a", "ok"), ("b", "hang")]);
+    let driving = bench.drive(vec![bench.binding("t", "acme", DeliveryPolicy::default(), &source)]);
+    bench.until(&driving, |status| status.unacknowledged == 2).await;
+    driving.tell_to_stop();
+    let status = bench.until(&driving, |status| status.acknowledged == 1).await;
+    assert_eq!(status.state, CycleState::Stopped);
+    assert!(!driving.has_ended());
+    // What hangs is ended by the manager, as the node does when draining takes too long.
+    bench.manager.shutdown().await;
+    driving.stop().await;
+    assert_eq!(bench.backend.started(), ["acme/0#1", "acme/2#1"]);
+    assert_eq!(source.log().settled.iter().collect::<Vec<_>>(), [(&0, &ACKNOWLEDGED)]);
+    assert!(source.log().postponed.is_empty());
+    assert_eq!(bench.manager.snapshot().node.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_service_leaves_events_waiting_and_says_why_while_others_go_on() {
+    let bench = Bench::new(2, &["acme", "other"]);
+    let (waiting, healthy) = (source(&[("a", "ok")]), source(&[("a", "ok"), ("a", "ok")]));
+    bench.catalog.revoke(bench.publications["acme"], RevocationScope::Whole).unwrap();
+    let policy = DeliveryPolicy::default();
+    let driving = bench.drive(vec![bench.binding("t", "acme", policy, &waiting), bench.binding("u", "other", policy, &healthy)]);
+    let status = bench.until(&driving, |status| status.state == CycleState::Stalled).await;
+    assert!(status.last_error.is_some_and(|error| error.contains("revoked")));
+    let statuses = driving.handle.statuses().await;
+    assert_eq!((statuses[0].pending, statuses[1].acknowledged), (1, 2));
+    assert!(waiting.log().settled.is_empty() && bench.backend.started().iter().all(|start| start.starts_with("other/")));
+    driving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_cannot_answer_stalls_the_binding_and_it_goes_on_by_itself() {
+    let bench = Bench::new(2, &["acme"]);
+    let source = source(&[("a", "ok"), ("a", "ok")]);
+    source.log().refuse = 5;
+    let driving = bench.drive(vec![bench.binding("t", "acme", DeliveryPolicy::default(), &source)]);
+    let status = bench.until(&driving, |status| status.state == CycleState::Stalled).await;
+    assert_eq!(status.last_error.as_deref(), Some("the disk is away"));
+    let status = bench.until(&driving, |status| status.acknowledged == 2).await;
+    assert_eq!((status.state, status.last_error), (CycleState::Idle, None));
+    driving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flooding_tenant_does_not_keep_another_waiting() {
+    let bench = Bench::new(2, &["flood", "quiet"]);
+    let flood: Vec<_> = ["a", "b", "c", "d", "e", "f", "g", "h"].into_iter().cycle().take(400).map(|key| (key, "slow")).collect();
+    let (flooding, quiet) = (source(&flood), source(&[]));
+    let policy = DeliveryPolicy { in_flight_max: 64, ..DeliveryPolicy::default() };
+    let driving = bench.drive(vec![bench.binding("f", "flood", policy, &flooding), bench.binding("q", "quiet", policy, &quiet)]);
+    bench.until(&driving, |status| status.acknowledged >= 20).await;
+    quiet.log().events.push(("a", "ok"));
+    let before = bench.backend.started().len();
+    driving.handle.available("in", Partition(0), Offset(1));
+    while quiet.log().settled.is_empty() {
+        tokio::time::advance(std::time::Duration::from_millis(1)).await;
+    }
+    let started = bench.backend.started();
+    let at = started.iter().position(|start| start == "quiet/0#1").unwrap();
+    // With two cells it starts in the first one that becomes free; one start may have been on its way.
+    assert!(at <= before + 2, "{} starts of the flood came first", at - before);
+    driving.tell_to_stop();
+    bench.manager.shutdown().await;
+    driving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_has_ended_answers_with_nothing() {
+    let bench = Bench::new(2, &["acme"]);
+    let driving = bench.drive(vec![bench.binding("t", "acme", DeliveryPolicy::default(), &source(&[]))]);
+    let handle = driving.handle.clone();
+    assert_eq!(handle.statuses().await.len(), 1);
+    driving.stop().await;
+    assert!(handle.statuses().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_dormant_bindings_have_no_task_of_their_own() {
+    let bench = Bench::new(2, &["acme"]);
+    let empty = source(&[]);
+    let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let bindings = (0..1_000).map(|n| bench.binding(&format!("t{n}"), "acme", DeliveryPolicy::default(), &empty)).collect();
+    let driving = bench.drive(bindings);
+    assert_eq!(driving.handle.statuses().await.len(), 1_000);
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), before + 1);
+    driving.stop().await;
+}

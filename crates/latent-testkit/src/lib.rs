@@ -1,0 +1,21 @@
+//! What tests of every crate share, and `cargo xtask` with them. A dev-dependency: nothing here may reach the product.
+//!
+//! - [`ManualClock`]: time that moves only when a test says so.
+//! - [`ChildGuard`]: a child process that is ended and reaped however its owner ends.
+//! - [`CliEnv`]: a program run with nothing of the developer's machine in its environment.
+//! - [`wait_until`]: the one way to wait for a state that only another process or thread can reach.
+//! - [`skip!`]: the one way to leave a test early, counted by `cargo xtask test`.
+//!
+//! Of the workspace it uses `latent-core` alone, so that every other crate can use it without a cycle.
+
+mod child;
+mod cli;
+mod clock;
+mod skip;
+mod wait;
+
+pub use child::{ChildGuard, StillRunning};
+pub use cli::{CliEnv, CliOutput};
+pub use clock::ManualClock;
+pub use skip::{Missing, REQUIRE_BROKER_VAR, SKIPS_FILE_VAR, SkipPolicy, test_name_of};
+pub use wait::wait_until;
