@@ -1,0 +1,181 @@
+//! The durable memory of deliveries on the embedded engine: the pure state, and the log it is written to. Entries are handed to the
+//! log in the order in which the state takes them, under one lock, so the file can always be replayed to the same state.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use latent_bridge::embedded::{Durability, StateLog};
+use latent_bridge::{BusError, EmbeddedBroker};
+use latent_core::{Clock, Offset, Ticket, UnixMillis};
+use latent_node::delivery::{Remembered, SourceError, limits};
+
+use crate::delivery_state::{DeliveryState, Entry};
+use crate::{StateDamage, TopicsError, UnitKey};
+
+/// Name of the log: `state/deliveries.log`.
+const LOG: &str = "deliveries";
+
+/// The log is compacted when it is larger than this and than four times what a compacted one needs.
+const COMPACT_ABOVE_BYTES: u64 = 1_048_576;
+
+/// Where a binding that nothing is known of begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartAt {
+    /// With the first event that is kept.
+    Earliest,
+    /// With the next event that is appended.
+    Latest,
+}
+
+/// See the module.
+pub struct DeliveryStore {
+    log: StateLog,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    state: DeliveryState,
+    /// Size after the last compaction.
+    compacted_bytes: u64,
+}
+
+type Written = Ticket<Result<(), SourceError>>;
+
+impl DeliveryStore {
+    /// Reads what is remembered.
+    ///
+    /// # Errors
+    /// [`TopicsError`] when the log cannot be read or understood. Nothing is changed then.
+    pub fn open(broker: &EmbeddedBroker) -> Result<Arc<Self>, TopicsError> {
+        let log = broker.state_log(LOG)?;
+        let mut state = DeliveryState::default();
+        let mut damage: Result<(), StateDamage> = Ok(());
+        let mut entries: u64 = 0;
+        let report = log.replay(|bytes| {
+            entries += 1;
+            if damage.is_ok() {
+                damage = Entry::decode(bytes).and_then(|entry| state.apply(entry));
+            }
+        })?;
+        damage?;
+        if report.torn > 0 || report.damaged > 0 {
+            tracing::warn!(torn = report.torn, damaged = report.damaged, "notes of deliveries were lost: events may run again");
+        }
+        if entries == 0 {
+            log.append(Entry::header().encode(), Durability::Synced).wait()?;
+        }
+        let compacted_bytes = log.len_bytes();
+        Ok(Arc::new(Self { log, inner: Mutex::new(Inner { state, compacted_bytes }) }))
+    }
+
+    /// The numbers of the units asked for, in order. Those that nothing is known of are declared durably, sharing commits; with
+    /// [`StartAt::Latest`], everything below the end given is settled for them.
+    ///
+    /// # Errors
+    /// [`TopicsError::TopicChanged`] when a binding's state belongs to another topic; [`TopicsError::Bus`].
+    pub fn declare(&self, asked: &[(UnitKey, StartAt, Offset)]) -> Result<Vec<u32>, TopicsError> {
+        let mut inner = self.lock();
+        for (key, ..) in asked {
+            if let Some(known) = inner.state.topic_of(&key.binding).filter(|known| **known != key.topic) {
+                let (known, asked) = (known.to_string(), key.topic.to_string());
+                return Err(TopicsError::TopicChanged { binding: key.binding.clone(), known, asked });
+            }
+        }
+        let (mut units, mut written) = (Vec::new(), Vec::new());
+        for (key, start, end) in asked {
+            if let Some(unit) = inner.state.number(key) {
+                units.push(unit);
+                continue;
+            }
+            let unit = inner.state.free_number();
+            units.push(unit);
+            let mut entries = vec![Entry::Unit { unit, key: key.clone() }];
+            if *start == StartAt::Latest && *end > Offset(0) {
+                entries.push(Entry::Settled { unit, first: Offset(0), end: *end });
+            }
+            for entry in entries {
+                inner.state.apply(entry.clone())?;
+                written.push(self.log.append(entry.encode(), Durability::Synced));
+            }
+            // The log's queue is bounded; so is what waits in it.
+            if written.len() >= DECLARED_AT_ONCE {
+                wait_for_all(&mut written)?;
+            }
+        }
+        wait_for_all(&mut written)?;
+        Ok(units)
+    }
+
+    /// The number of a unit that was declared before.
+    pub fn unit_of(&self, key: &UnitKey) -> Option<u32> {
+        self.lock().state.number(key)
+    }
+
+    /// What a new cycle is told of a unit.
+    pub fn remembered(&self, unit: u32, clock: &dyn Clock) -> Remembered {
+        let inner = self.lock();
+        let Some(state) = inner.state.unit(unit) else { return Remembered::default() };
+        let (mono, unix) = (clock.mono(), clock.unix());
+        let attempts = state.attempts.iter().map(|(offset, (attempts, not_before))| {
+            // However far the wall clock was off when this was written, no event waits longer than a delay can be.
+            let wait = not_before.0.saturating_sub(unix.0).min(limits::RETRY_DELAY_MAX_MILLIS.max);
+            (*offset, *attempts, mono.plus_millis(wait))
+        });
+        Remembered { settled: state.settled.clone(), attempts: attempts.collect() }
+    }
+
+    /// Notes attempts made on an event. Survives a kill of the process.
+    pub(crate) fn note_attempts(&self, unit: u32, offset: Offset, attempts: u32, not_before: UnixMillis) -> Written {
+        self.write(Entry::Attempts { unit, offset, attempts, not_before }, Durability::Written)
+    }
+
+    /// Settles an event. Survives a power cut.
+    pub(crate) fn settle(&self, unit: u32, offset: Offset) -> Written {
+        let end = Offset(offset.0.saturating_add(1));
+        self.write(Entry::Settled { unit, first: offset, end }, Durability::Synced)
+    }
+
+    fn write(&self, entry: Entry, durability: Durability) -> Written {
+        let mut inner = self.lock();
+        if let Err(damage) = inner.state.apply(entry.clone()) {
+            return Ticket::ready(Err(SourceError::Unavailable { reason: damage.to_string() }));
+        }
+        let written = self.log.append(entry.encode(), durability);
+        self.compact_if_large(&mut inner);
+        written.map_or(Err(unavailable(None)), |answer| answer.map_err(|error| unavailable(Some(&error))))
+    }
+
+    fn compact_if_large(&self, inner: &mut Inner) {
+        let bytes = self.log.len_bytes();
+        if bytes <= COMPACT_ABOVE_BYTES.max(inner.compacted_bytes.saturating_mul(4)) {
+            return;
+        }
+        let entries: Vec<Bytes> = inner.state.entries().iter().map(Entry::encode).collect();
+        inner.compacted_bytes = entries.iter().map(|entry| entry.len() as u64 + ENTRY_OVERHEAD_BYTES).sum();
+        self.log.replace(&entries).on_ready(|answer| {
+            if let Err(error) = answer {
+                tracing::warn!(%error, "the log of deliveries could not be compacted; it goes on growing");
+            }
+        });
+    }
+
+    // No guarded section panics half-way, so a poisoned lock still guards a whole state.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Entries handed over before their commits are waited for.
+const DECLARED_AT_ONCE: usize = 256;
+
+fn wait_for_all(written: &mut Vec<Ticket<Result<(), BusError>>>) -> Result<(), BusError> {
+    written.drain(..).try_for_each(Ticket::wait)
+}
+
+/// What the log adds to each entry, for the estimate of a compacted size.
+const ENTRY_OVERHEAD_BYTES: u64 = 16;
+
+fn unavailable(error: Option<&BusError>) -> SourceError {
+    let reason = error.map_or_else(|| "the log ended before it answered".to_owned(), ToString::to_string);
+    SourceError::Unavailable { reason }
+}

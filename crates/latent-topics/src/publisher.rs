@@ -1,0 +1,154 @@
+//! `latent-topic-publish-v1`: a guest's publication becomes one record of a topic of the bridge.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use latent_bridge::{BusError, EventBus, PublishResult};
+use latent_capabilities::{EventPublication, EventPublisher, PublishFuture, PublishRequest};
+use latent_core::{
+    Clock, KnownFailure, LogicalTopic, NewRecord, PublicationOutcome, Receipt, TenantId, Uid, Uncertain, UncertainCause, UnixMillis,
+    length_delimited_sha256,
+};
+
+/// The profile's name.
+pub const PROFILE: &str = "latent-topic-publish-v1";
+
+/// The uid of a guest's publication: `lsf-` and the SHA-256, in hex, of the label `lsf-jetstream-id-v1`, the namespace, the tenant, the
+/// topic and the caller's idempotency key, each length-delimited (D-02). On topics the namespace is the manifest's `name`.
+///
+/// The payload is not part of it, so that no tenant can occupy another's uid and a repeated call finds the first one.
+pub fn message_id(namespace: &str, tenant: &TenantId, topic: &LogicalTopic, idempotency_key: &str) -> String {
+    let fields = ["lsf-jetstream-id-v1", namespace, tenant.as_str(), topic.as_str(), idempotency_key].map(str::as_bytes);
+    length_delimited_sha256(&fields).iter().fold("lsf-".to_owned(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Counts since the provider was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PublisherTotals {
+    /// Receipts, duplicates included.
+    pub receipts: u64,
+    /// Receipts for events that the log already had.
+    pub duplicates: u64,
+    /// Known failures.
+    pub failures: u64,
+    /// Uncertain ends.
+    pub uncertain: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    receipts: AtomicU64,
+    duplicates: AtomicU64,
+    failures: AtomicU64,
+    uncertain: AtomicU64,
+}
+
+/// Publishes to topics of a bus. One call is one submission; nothing is ever repeated.
+pub struct TopicPublisher {
+    bus: Arc<dyn EventBus>,
+    namespace: Arc<str>,
+    clock: Arc<dyn Clock>,
+    counters: Arc<Counters>,
+}
+
+impl TopicPublisher {
+    /// A publisher on `bus`, whose uids are derived below `namespace`, the manifest's name.
+    pub fn new(bus: Arc<dyn EventBus>, namespace: &str, clock: Arc<dyn Clock>) -> Self {
+        Self { bus, namespace: namespace.into(), clock, counters: Arc::default() }
+    }
+
+    /// What has become of its publications so far.
+    pub fn totals(&self) -> PublisherTotals {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { receipts, duplicates, failures, uncertain } = &*self.counters;
+        PublisherTotals { receipts: read(receipts), duplicates: read(duplicates), failures: read(failures), uncertain: read(uncertain) }
+    }
+}
+
+impl EventPublisher for TopicPublisher {
+    fn publish(&self, request: PublishRequest) -> PublishFuture {
+        let (bus, namespace) = (Arc::clone(&self.bus), Arc::clone(&self.namespace));
+        let (clock, counters) = (Arc::clone(&self.clock), Arc::clone(&self.counters));
+        Box::pin(async move {
+            let outcome = publish_once(bus.as_ref(), &namespace, clock.as_ref(), request).await;
+            counters.count(&outcome);
+            outcome
+        })
+    }
+}
+
+async fn publish_once(bus: &dyn EventBus, namespace: &str, clock: &dyn Clock, request: PublishRequest) -> PublicationOutcome {
+    // The bus takes or refuses at once, so nothing is waited for between this check and the hand-over.
+    let (event, authority) = match request.authorise_now() {
+        Ok(authorised) => authorised,
+        Err(failure) => return PublicationOutcome::KnownFailure(failure),
+    };
+    let (uid, record) = match record_of(namespace, authority.tenant(), &event) {
+        Ok(record) => record,
+        Err(failure) => return PublicationOutcome::KnownFailure(failure),
+    };
+    let submitted = bus.submit_record(event.topic().as_str(), record);
+    let left = authority.deadline().at().since(clock.mono());
+    match tokio::time::timeout(left, submitted).await {
+        Ok(result) => outcome_of(result, uid, clock.unix()),
+        Err(_) => PublicationOutcome::Uncertain(Uncertain { uid: Some(uid), cause: UncertainCause::Deadline }),
+    }
+}
+
+fn record_of(namespace: &str, tenant: &TenantId, event: &EventPublication) -> Result<(Uid, NewRecord), KnownFailure> {
+    let invalid = |error: latent_core::CoreError| KnownFailure::InvalidEvent { rule: error.to_string() };
+    let uid = Uid::parse(&message_id(namespace, tenant, event.topic(), event.idempotency_key())).map_err(invalid)?;
+    let (media_type, attributes) = (event.media_type().clone(), event.attributes().clone());
+    let record = NewRecord::new(Some(uid.clone()), event.key(), media_type, attributes, event.payload().clone()).map_err(invalid)?;
+    Ok((uid, record))
+}
+
+/// The one table from a bus's answer to an outcome. What it does not know is uncertain, never failed.
+fn outcome_of(result: PublishResult, uid: Uid, accepted_at: UnixMillis) -> PublicationOutcome {
+    let error = match result {
+        Ok(ack) => {
+            let receipt = Receipt { stream: ack.topic, sequence: ack.offset, duplicate: ack.duplicate, accepted_at };
+            return PublicationOutcome::Receipt(receipt);
+        }
+        Err(error) => error,
+    };
+    let unavailable = |error: &BusError| KnownFailure::Unavailable { reason: error.to_string() };
+    match &error {
+        BusError::Rejected { rule, permanent: true } => PublicationOutcome::KnownFailure(KnownFailure::InvalidEvent { rule: rule.clone() }),
+        BusError::Conflict { .. } => PublicationOutcome::KnownFailure(KnownFailure::Conflict),
+        BusError::Serde { problem } => PublicationOutcome::KnownFailure(KnownFailure::InvalidEvent { rule: problem.clone() }),
+        BusError::UnknownTopic { .. } => PublicationOutcome::KnownFailure(KnownFailure::InvalidTopic),
+        BusError::Rejected { permanent: false, .. }
+        | BusError::NotSent { .. }
+        | BusError::Busy { .. }
+        | BusError::Timeout { .. }
+        | BusError::Config { .. }
+        | BusError::OutOfRange { .. } => PublicationOutcome::KnownFailure(unavailable(&error)),
+        BusError::Uncertain { uid, cause } => PublicationOutcome::Uncertain(Uncertain { uid: Some(uid.clone()), cause: *cause }),
+        _ => PublicationOutcome::Uncertain(Uncertain { uid: Some(uid), cause: UncertainCause::Storage }),
+    }
+}
+
+impl Counters {
+    fn count(&self, outcome: &PublicationOutcome) {
+        let add = |counter: &AtomicU64| _ = counter.fetch_add(1, Ordering::Relaxed);
+        match outcome {
+            PublicationOutcome::Receipt(receipt) => {
+                add(&self.receipts);
+                if receipt.duplicate {
+                    add(&self.duplicates);
+                }
+            }
+            PublicationOutcome::KnownFailure(_) => add(&self.failures),
+            PublicationOutcome::Uncertain(_) => add(&self.uncertain),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! A partition of a topic on the embedded engine, as the delivery cycle sees it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use latent_bridge::{BusError, EventBus, HeadContent as BusHead, RecordHead};
+use latent_core::{DeliveredEvent, Offset, StoredRecord, Ticket, UnixMillis};
+use latent_node::delivery::{Head, HeadContent, KeyId, Postponement, Settlement, Source, SourceError};
+use tokio::runtime::Handle;
+
+use crate::{DeliveryStore, UnitKey};
+
+/// See the module. Listing reads may touch the disk, so they run on the runtime's blocking threads; the one record of an attempt is
+/// read where it is asked for, because its page was just listed.
+pub struct TopicSource {
+    bus: Arc<dyn EventBus>,
+    store: Arc<DeliveryStore>,
+    key: UnitKey,
+    unit: u32,
+    runtime: Handle,
+    /// Seeded by chance in each process, so that nobody can choose keys that share an id.
+    hasher: RandomState,
+}
+
+impl TopicSource {
+    /// The source of `unit`, which [`DeliveryStore::declare`] gave for `key`.
+    pub fn new(bus: Arc<dyn EventBus>, store: Arc<DeliveryStore>, key: UnitKey, unit: u32, runtime: Handle) -> Self {
+        Self { bus, store, key, unit, runtime, hasher: RandomState::new() }
+    }
+
+    fn read(&self, offset: Offset, attempt: u32) -> Result<DeliveredEvent, SourceError> {
+        let records = self.bus.submit_fetch(self.key.topic.as_str(), self.key.partition, offset, 1).wait();
+        match records {
+            Ok(mut records) => match records.pop().filter(|stored| stored.offset == offset) {
+                Some(stored) => Ok(self.delivered(stored, attempt)),
+                None => Err(SourceError::Undecodable),
+            },
+            Err(BusError::Unreadable { .. }) => Err(SourceError::Undecodable),
+            Err(error) => Err(unavailable(&error)),
+        }
+    }
+
+    fn delivered(&self, stored: StoredRecord, attempt: u32) -> DeliveredEvent {
+        let StoredRecord { partition, offset, record } = stored;
+        DeliveredEvent {
+            topic: self.key.topic.clone(),
+            partition,
+            offset,
+            uid: Some(record.uid),
+            key: record.key,
+            media_type: record.media_type,
+            attributes: record.attributes,
+            payload: record.payload,
+            delivery: attempt,
+            stored_at: record.stored_at,
+        }
+    }
+}
+
+impl Source for TopicSource {
+    fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Vec<Head>, SourceError>> {
+        let (bus, key, hasher) = (Arc::clone(&self.bus), self.key.clone(), self.hasher.clone());
+        let (ticket, completer) = Ticket::pair(Err(SourceError::Unavailable { reason: "the node is stopping".to_owned() }));
+        self.runtime.spawn_blocking(move || {
+            let heads = bus.submit_heads(key.topic.as_str(), key.partition, from, heads_max as usize).wait();
+            let heads = heads.map(|heads| heads.iter().map(|record| head(record, &hasher)).collect());
+            completer.complete(heads.map_err(|error| unavailable(&error)));
+        });
+        ticket
+    }
+
+    fn begin(&mut self, offset: Offset, attempt: u32) -> Ticket<Result<DeliveredEvent, SourceError>> {
+        // The event first: then nothing is left to do when the note is written, on the log's own thread.
+        match self.read(offset, attempt) {
+            Err(error) => Ticket::ready(Err(error)),
+            Ok(event) => {
+                let stopped = SourceError::Unavailable { reason: "the node is stopping".to_owned() };
+                let noted = self.store.note_attempts(self.unit, offset, attempt, UnixMillis(0));
+                noted.map_or(Err(stopped), move |answer| answer.map(|()| event))
+            }
+        }
+    }
+
+    fn postpone(&mut self, offset: Offset, postponement: Postponement) -> Ticket<Result<(), SourceError>> {
+        self.store.note_attempts(self.unit, offset, postponement.attempts, postponement.not_before)
+    }
+
+    fn settle(&mut self, offset: Offset, settlement: Settlement) -> Ticket<Result<(), SourceError>> {
+        match settlement {
+            // Both mean that the event never runs again; what terminated events become besides is not this source's business.
+            Settlement::Acknowledged | Settlement::Terminated(_) => self.store.settle(self.unit, offset),
+        }
+    }
+}
+
+fn head(record: &RecordHead, hasher: &RandomState) -> Head {
+    let content = match &record.content {
+        BusHead::Readable { key, .. } => HeadContent::Event(KeyId(hasher.hash_one(key))),
+        BusHead::Damaged => HeadContent::Undecodable,
+    };
+    Head { offset: record.offset, content }
+}
+
+fn unavailable(error: &BusError) -> SourceError {
+    SourceError::Unavailable { reason: error.to_string() }
+}

@@ -1,0 +1,133 @@
+//! What is remembered of deliveries survives, and only what is settled is settled.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus};
+use latent_core::{Attributes, BindingId, MediaType, NewRecord, Offset, Partition, TopicName, UnixMillis};
+use latent_node::delivery::{HeadContent, Postponement, Settlement, Source, TerminationReason};
+use latent_testkit::ManualClock;
+use latent_topics::{DeliveryStore, StartAt, TopicSource, TopicsError, UnitKey};
+
+const MANIFEST: &str = "manifest_version: 1\nname: test\ntopics:\n  - name: in\n    partitions: 1\n  - name: other\n    partitions: 1\n";
+
+struct Bench {
+    bus: Arc<EmbeddedBroker>,
+    store: Arc<DeliveryStore>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Bench {
+    fn open(directory: &std::path::Path) -> Self {
+        let manifest = BridgeManifest::from_yaml(MANIFEST).unwrap();
+        let bus = Arc::new(EmbeddedBroker::open_or_apply(directory, &manifest).unwrap());
+        let store = DeliveryStore::open(&bus).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        Self { bus, store, runtime }
+    }
+
+    fn publish(&self, count: usize) {
+        for n in 0..count {
+            let payload = Bytes::from(format!("event {n}"));
+            let record = NewRecord::new(None, &format!("k{n}"), MediaType::octet_stream(), Attributes::default(), payload).unwrap();
+            self.bus.publish_record("in", &record).unwrap();
+        }
+    }
+
+    fn source(&self, start: StartAt) -> (TopicSource, u32) {
+        let (_, end) = self.bus.bounds("in", Partition(0)).unwrap();
+        let unit = self.store.declare(&[(key("b", "in"), start, end)]).unwrap()[0];
+        let bus = Arc::clone(&self.bus) as Arc<dyn EventBus>;
+        (TopicSource::new(bus, Arc::clone(&self.store), key("b", "in"), unit, self.runtime.handle().clone()), unit)
+    }
+}
+
+fn clock() -> ManualClock {
+    ManualClock::starting_at(UnixMillis(1_000_000))
+}
+
+fn key(binding: &str, topic: &str) -> UnitKey {
+    UnitKey { binding: BindingId::parse(binding).unwrap(), topic: TopicName::parse(topic).unwrap(), partition: Partition(0) }
+}
+
+#[test]
+fn attempts_delays_and_settlements_survive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = clock();
+    {
+        let bench = Bench::open(directory.path());
+        bench.publish(4);
+        let (mut source, _) = bench.source(StartAt::Earliest);
+        let event = source.begin(Offset(1), 1).wait().unwrap();
+        assert_eq!((&event.payload[..], event.delivery, event.key.as_str()), (&b"event 1"[..], 1, "k1"));
+        source.settle(Offset(0), Settlement::Acknowledged).wait().unwrap();
+        source.settle(Offset(3), Settlement::Terminated(TerminationReason::Rejected)).wait().unwrap();
+        let not_before = UnixMillis(latent_core::Clock::unix(&clock).0 + 700);
+        source.begin(Offset(2), 1).wait().unwrap();
+        source.postpone(Offset(2), Postponement { attempts: 1, not_before }).wait().unwrap();
+    }
+    let bench = Bench::open(directory.path());
+    let (_, unit) = bench.source(StartAt::Latest);
+    let remembered = bench.store.remembered(unit, &clock);
+    assert_eq!(remembered.settled.floor(), Offset(1));
+    assert!(remembered.settled.contains(Offset(3)) && !remembered.settled.contains(Offset(2)));
+    let now = latent_core::Clock::mono(&clock);
+    assert_eq!(remembered.attempts, [(Offset(1), 1, now), (Offset(2), 1, now.plus_millis(700))]);
+}
+
+#[test]
+fn a_new_binding_starts_where_it_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let bench = Bench::open(directory.path());
+    bench.publish(3);
+    let (_, unit) = bench.source(StartAt::Latest);
+    assert_eq!(bench.store.remembered(unit, &clock()).settled.floor(), Offset(3));
+}
+
+#[test]
+fn a_binding_keeps_its_topic() {
+    let directory = tempfile::tempdir().unwrap();
+    let bench = Bench::open(directory.path());
+    bench.source(StartAt::Earliest);
+    let refused = bench.store.declare(&[(key("b", "other"), StartAt::Earliest, Offset(0))]);
+    assert!(matches!(refused, Err(TopicsError::TopicChanged { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_pull_lists_keys_and_a_key_has_one_id() {
+    let directory = tempfile::tempdir().unwrap();
+    let bench = Bench::open(directory.path());
+    bench.publish(2);
+    bench.publish(1);
+    let (mut source, _) = bench.source(StartAt::Earliest);
+    let heads = source.pull(Offset(0), 10).wait().unwrap();
+    let keys: Vec<_> = heads.iter().map(|head| head.content).collect();
+    assert_eq!(heads.iter().map(|head| head.offset.0).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(matches!(keys[0], HeadContent::Event(_)) && keys[0] != keys[1] && keys[0] == keys[2]);
+    assert_eq!(source.pull(Offset(1), 1).wait().unwrap().len(), 1);
+    assert!(source.pull(Offset(3), 10).wait().unwrap().is_empty());
+}
+
+#[test]
+fn a_large_log_of_deliveries_is_compacted_and_keeps_what_it_knows() {
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let bench = Bench::open(directory.path());
+        bench.publish(1);
+        let (mut source, _) = bench.source(StartAt::Earliest);
+        // Notes are small: this many are well above the size at which the log is compacted.
+        let mut last = None;
+        for attempt in 1..=40_000 {
+            last = Some(source.postpone(Offset(0), Postponement { attempts: attempt, not_before: UnixMillis(0) }));
+            if attempt % 1_000 == 0 {
+                last.take().unwrap().wait().unwrap();
+            }
+        }
+        drop(last);
+    }
+    let bench = Bench::open(directory.path());
+    let (_, unit) = bench.source(StartAt::Earliest);
+    assert_eq!(bench.store.remembered(unit, &clock()).attempts[0].1, 40_000);
+    let bytes = std::fs::metadata(directory.path().join("state/deliveries.log")).unwrap().len();
+    assert!(bytes < 2_000_000, "{bytes}");
+}
