@@ -1,0 +1,40 @@
+//! `latent bus find`.
+
+use clap::Args;
+
+use super::event::print;
+use super::location::LocationArgs;
+use crate::access::unexpected;
+use crate::control::{Answer, Request};
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Arguments of `latent bus find`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  latent bus find triage.results 0192f0c1-5c1e-7b6e-8a43-000000000000 --json")]
+pub(crate) struct FindArgs {
+    #[command(flatten)]
+    location: LocationArgs,
+    /// Topic
+    topic: String,
+    /// The event's uid
+    uid: String,
+    /// The event's key; the embedded engine finds the uid without it
+    #[arg(long, value_name = "KEY", default_value = "")]
+    key: String,
+}
+
+/// Prints the event. That there is none is certain, and an error.
+pub(super) fn find(args: &FindArgs, output: &mut Output) -> Result<(), CliError> {
+    let doing = format!("looking for uid {:?} in {}", args.uid, args.topic);
+    let absent = || CliError::NotFound { topic: args.topic.clone(), uid: args.uid.clone() };
+    let mut access = args.location.access("latent bus find")?;
+    let find = Request::Find { topic: args.topic.clone(), key: args.key.clone(), uid: args.uid.clone() };
+    let Answer::Found(place) = access.ask(&doing, find)? else { return Err(unexpected(&doing)) };
+    let place = place.ok_or_else(absent)?;
+    let read = Request::Fetch { topic: args.topic.clone(), partition: place.partition, offset: place.offset, max: 1 };
+    let Answer::Events(events) = access.ask(&doing, read)? else { return Err(unexpected(&doing)) };
+    // Retention may have taken it between the two questions.
+    let event = events.iter().find(|event| event.uid == args.uid).ok_or_else(absent)?;
+    print(output, &args.topic, event)
+}

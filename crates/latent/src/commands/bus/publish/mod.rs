@@ -1,0 +1,169 @@
+//! `latent bus publish`: a file of events, one a line, streamed in bounded batches.
+//!
+//! `lines` reads, `rules` makes events, `sender` hands over, `tally` says what became of each. Every event has a uid of its own, so
+//! that publishing the same file again stores nothing twice.
+
+mod lines;
+mod rules;
+mod sender;
+mod tally;
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use latent_core::{MediaType, limits as core_limits};
+
+use lines::{Line, Lines};
+use rules::{KeyRule, LineForm, LineOutcome, Pointer, Rules};
+use sender::{Batch, Sender};
+use tally::{InvalidLines, Tally};
+
+use super::location::LocationArgs;
+use crate::access::unexpected;
+use crate::control::{Answer, Request};
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Read at once: large enough that a batch is seldom cut short by it.
+const READ_BYTES: usize = 1 << 20;
+
+/// Arguments of `latent bus publish`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  latent bus publish github.events --file events.jsonl --key-pointer /repository/full_name
+  cat lines.txt | latent bus publish logs --file - --raw-lines --media-type text/plain
+
+Each line is one event; its line break is no part of it. Without --raw-lines a line must be JSON and blank lines are passed over;
+with it a line is published as bytes, whatever it holds, and an empty line is an empty event. Run again after a crash and nothing is
+doubled: without --uid-pointer the uid is a hash of topic, line number and line.
+
+Exit status: 3 if any event is uncertain, else 1 if any was refused, else 0.")]
+pub(crate) struct PublishArgs {
+    #[command(flatten)]
+    location: LocationArgs,
+    /// Topic
+    topic: String,
+    /// File of events, `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    file: PathBuf,
+    /// Key of every event
+    #[arg(long, value_name = "KEY", conflicts_with = "key_pointer")]
+    key: Option<String>,
+    /// JSON pointer to each event's key; with --raw-lines the key is empty where there is none
+    #[arg(long, value_name = "POINTER")]
+    key_pointer: Option<String>,
+    /// JSON pointer to each event's uid
+    #[arg(long, value_name = "POINTER")]
+    uid_pointer: Option<String>,
+    /// Skip lines that are no events, and say which, instead of counting them as refused
+    #[arg(long)]
+    skip_invalid: bool,
+    /// Publish lines as bytes instead of JSON
+    #[arg(long)]
+    raw_lines: bool,
+    /// Media type of raw lines
+    #[arg(long, value_name = "TYPE", requires = "raw_lines", default_value = "application/octet-stream")]
+    media_type: String,
+}
+
+pub(super) fn publish(args: &PublishArgs, output: &mut Output) -> Result<(), CliError> {
+    let rules = rules_of(args)?;
+    let source = Source::open(&args.file)?;
+    let mut access = args.location.access("latent bus publish")?;
+    check_topic(&mut access, &args.topic)?;
+    let invalid = if args.skip_invalid { InvalidLines::Skip } else { InvalidLines::Refuse };
+    let mut tally = Tally::new(&args.topic, invalid, source.bytes, output.form());
+    let mut sender = Sender::new(access, &args.topic);
+    let mut lines = Lines::new(BufReader::with_capacity(READ_BYTES, source.reader), core_limits::EVENT_BYTES.max_usize());
+    loop {
+        let (batch, ending) = fill(&rules, &mut lines);
+        let stopped = tally.take(sender.send(batch), output)?;
+        tally.progress(lines.bytes_read());
+        match (ending, stopped) {
+            (_, Some(reason)) | (Ending::Unreadable(reason), None) => return tally.finish(output, Some((lines.number(), reason))),
+            (Ending::None, None) => {}
+            (Ending::File, None) => return tally.finish(output, None),
+        }
+    }
+}
+
+/// Whether there is more to read.
+enum Ending {
+    None,
+    File,
+    Unreadable(String),
+}
+
+/// The next batch: until it is full, the file ends, or the next line would have to be waited for (a pipe that pauses holds nothing
+/// back).
+fn fill(rules: &Rules, lines: &mut Lines<BufReader<Box<dyn Read>>>) -> (Batch, Ending) {
+    let mut batch = Batch::default();
+    loop {
+        match lines.next_line() {
+            Ok(None) => return (batch, Ending::File),
+            Err(error) => return (batch, Ending::Unreadable(format!("the file cannot be read: {error}"))),
+            Ok(Some(line)) => add(rules, line, &mut batch),
+        }
+        if batch.is_full() || lines.reader().buffer().is_empty() {
+            return (batch, Ending::None);
+        }
+    }
+}
+
+fn add(rules: &Rules, line: Line, batch: &mut Batch) {
+    let number = line.number;
+    match rules.read(line) {
+        LineOutcome::Event(event) => batch.push_event(number, event),
+        LineOutcome::Invalid(fault) => batch.push_invalid(number, fault),
+        LineOutcome::Blank => {}
+    }
+}
+
+/// Asked once: a file of a million lines needs no million words about one missing topic.
+fn check_topic(access: &mut crate::access::Access, topic: &str) -> Result<(), CliError> {
+    let doing = format!("publishing to {topic}");
+    match access.ask(&doing, Request::Bounds { topic: topic.to_owned(), partition: 0 })? {
+        Answer::Bounds(_) => Ok(()),
+        _ => Err(unexpected(&doing)),
+    }
+}
+
+fn rules_of(args: &PublishArgs) -> Result<Rules, CliError> {
+    let pointer = |option, text: &str| Pointer::parse(text).map_err(|reason| CliError::Value { option, reason });
+    let key = match (&args.key, &args.key_pointer) {
+        (_, Some(text)) => KeyRule::Pointer(pointer("--key-pointer", text)?),
+        (key, None) => KeyRule::Fixed(key.clone().unwrap_or_default()),
+    };
+    let lines = if args.raw_lines {
+        let media_type = MediaType::parse(&args.media_type);
+        LineForm::Raw(media_type.map_err(|error| CliError::Value { option: "--media-type", reason: error.to_string() })?)
+    } else {
+        LineForm::Json
+    };
+    let uid_pointer = args.uid_pointer.as_deref().map(|text| pointer("--uid-pointer", text)).transpose()?;
+    Ok(Rules { topic: args.topic.clone(), lines, key, uid_pointer })
+}
+
+/// The file, and its size where that is known.
+struct Source {
+    reader: Box<dyn Read>,
+    bytes: Option<u64>,
+}
+
+impl Source {
+    fn open(file: &Path) -> Result<Self, CliError> {
+        if file == Path::new("-") {
+            return Ok(Self { reader: Box::new(io::stdin().lock()), bytes: None });
+        }
+        let unreadable = |reason: String| CliError::Input { file: file.to_owned(), reason };
+        let opened = File::open(file).map_err(|error| unreadable(error.to_string()))?;
+        let metadata = opened.metadata().map_err(|error| unreadable(error.to_string()))?;
+        if metadata.is_dir() {
+            return Err(unreadable("it is a directory".to_owned()));
+        }
+        Ok(Self { reader: Box::new(opened), bytes: metadata.is_file().then_some(metadata.len()) })
+    }
+}

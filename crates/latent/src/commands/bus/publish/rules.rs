@@ -1,0 +1,266 @@
+//! From a line to an event, or to the reason why it is none. Pure.
+
+use bytes::Bytes;
+use latent_core::{Attributes, CoreError, MediaType, NewRecord, Uid, length_delimited_sha256, limits};
+use serde_json::Value;
+
+use super::lines::{Content, Line};
+use crate::control::{Fault, NewEvent, Payload};
+
+/// What makes an event of a line.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) topic: String,
+    pub(super) lines: LineForm,
+    pub(super) key: KeyRule,
+    /// Where the uid stands; else it is made from topic, line number and line.
+    pub(super) uid_pointer: Option<Pointer>,
+}
+
+/// What a line is.
+#[derive(Debug, Clone)]
+pub(super) enum LineForm {
+    /// One JSON value; blank lines are passed over.
+    Json,
+    /// Bytes, whatever they are; an empty line is an empty event.
+    Raw(MediaType),
+}
+
+/// Where the key comes from.
+#[derive(Debug, Clone)]
+pub(super) enum KeyRule {
+    /// The same for every line.
+    Fixed(String),
+    /// From the line.
+    Pointer(Pointer),
+}
+
+/// A JSON pointer: empty, or `/` and names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pointer(String);
+
+impl Pointer {
+    /// Checks the form; whether a line has the place is seen line by line.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if !text.is_empty() && !text.starts_with('/') {
+            return Err(format!("a JSON pointer begins with `/`, like /repository/full_name; {text:?} does not"));
+        }
+        let mut characters = text.chars();
+        while let Some(character) = characters.next() {
+            if character == '~' && !matches!(characters.next(), Some('0' | '1')) {
+                return Err(format!("in a JSON pointer `~` is written ~0 and `/` inside a name ~1; {text:?} has another `~`"));
+            }
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The text or number at the place.
+    fn resolve(&self, value: &Value) -> Found {
+        match value.pointer(&self.0) {
+            Some(Value::String(text)) => Found::Text(text.clone()),
+            Some(Value::Number(number)) => Found::Text(number.to_string()),
+            Some(_) => Found::OtherType,
+            None => Found::Nothing,
+        }
+    }
+}
+
+enum Found {
+    Text(String),
+    OtherType,
+    Nothing,
+}
+
+/// What a line turned out to be.
+#[derive(Debug)]
+pub(super) enum LineOutcome {
+    Event(NewEvent),
+    /// Passed over: a blank line between JSON lines.
+    Blank,
+    Invalid(LineFault),
+}
+
+/// Why a line is no event.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(super) enum LineFault {
+    #[error("the line has {bytes} bytes and an event at most {max}", max = limits::EVENT_BYTES.max)]
+    TooLong { bytes: u64 },
+    #[error("the line is not JSON: {problem}")]
+    NotJson { problem: String },
+    #[error("the line has nothing at {pointer}, where its {what} should be")]
+    Missing { what: &'static str, pointer: String },
+    #[error("the {what} at {pointer} is neither text nor a number")]
+    OtherType { what: &'static str, pointer: String },
+    #[error(transparent)]
+    Value(#[from] CoreError),
+}
+
+impl LineFault {
+    /// The name used in machine-readable output and `docs/errors.md`.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::TooLong { .. } => "line-too-long",
+            Self::NotJson { .. } => "line-not-json",
+            Self::Missing { .. } => "line-missing-value",
+            Self::OtherType { .. } => "line-wrong-type",
+            Self::Value(_) => "rejected",
+        }
+    }
+
+    pub(super) fn to_fault(&self) -> Fault {
+        Fault::refused(self.kind(), self.to_string())
+    }
+}
+
+impl Rules {
+    /// Reads one line.
+    pub(super) fn read(&self, line: Line) -> LineOutcome {
+        let bytes = match line.content {
+            Content::Whole(bytes) => bytes,
+            Content::TooLong { bytes } => return LineOutcome::Invalid(LineFault::TooLong { bytes }),
+        };
+        if matches!(self.lines, LineForm::Json) && bytes.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
+            return LineOutcome::Blank;
+        }
+        self.event(line.number, bytes).map_or_else(LineOutcome::Invalid, LineOutcome::Event)
+    }
+
+    fn event(&self, number: u64, bytes: Vec<u8>) -> Result<NewEvent, LineFault> {
+        let (key, uid, media_type) = match &self.lines {
+            LineForm::Json => self.of_json(&bytes)?,
+            LineForm::Raw(media_type) => self.of_raw(&bytes, media_type),
+        };
+        let uid = uid.unwrap_or_else(|| line_uid(&self.topic, number, &bytes));
+        let payload = Bytes::from(bytes);
+        // What can never be a record is the line's fault, and is told before anything is sent.
+        NewRecord::new(Some(Uid::parse(&uid)?), &key, media_type.clone(), Attributes::default(), payload.clone())?;
+        Ok(NewEvent { uid: Some(uid), key, media_type: media_type.as_str().to_owned(), attributes: Vec::new(), payload: Payload(payload) })
+    }
+
+    /// Everything asked for must be there.
+    fn of_json(&self, bytes: &[u8]) -> Result<(String, Option<String>, MediaType), LineFault> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|error| LineFault::NotJson { problem: error.to_string() })?;
+        let demand = |what, pointer: &Pointer| match pointer.resolve(&value) {
+            Found::Text(text) => Ok(text),
+            Found::OtherType => Err(LineFault::OtherType { what, pointer: pointer.0.clone() }),
+            Found::Nothing => Err(LineFault::Missing { what, pointer: pointer.0.clone() }),
+        };
+        let key = match &self.key {
+            KeyRule::Fixed(key) => key.clone(),
+            KeyRule::Pointer(pointer) => demand("key", pointer)?,
+        };
+        let uid = self.uid_pointer.as_ref().map(|pointer| demand("uid", pointer)).transpose()?;
+        Ok((key, uid, MediaType::json()))
+    }
+
+    /// Bytes need not be JSON: what cannot be found is an empty key, and a uid made from the line.
+    fn of_raw(&self, bytes: &[u8], media_type: &MediaType) -> (String, Option<String>, MediaType) {
+        let wants_json = matches!(self.key, KeyRule::Pointer(_)) || self.uid_pointer.is_some();
+        let value: Option<Value> = if wants_json { serde_json::from_slice(bytes).ok() } else { None };
+        let look = |pointer: &Pointer| match value.as_ref().map(|value| pointer.resolve(value)) {
+            Some(Found::Text(text)) => Some(text),
+            Some(Found::OtherType | Found::Nothing) | None => None,
+        };
+        let key = match &self.key {
+            KeyRule::Fixed(key) => key.clone(),
+            KeyRule::Pointer(pointer) => look(pointer).unwrap_or_default(),
+        };
+        let uid = self.uid_pointer.as_ref().and_then(look).filter(|uid| Uid::parse(uid).is_ok());
+        (key, uid, media_type.clone())
+    }
+}
+
+/// The same line of the same file for the same topic has the same uid whenever it is published: `line-` and the SHA-256, in hex, over
+/// topic, line number in decimal, and line, each as its length in 8 little-endian bytes and then its bytes.
+fn line_uid(topic: &str, number: u64, line: &[u8]) -> String {
+    let hash = length_delimited_sha256(&[topic.as_bytes(), number.to_string().as_bytes(), line]);
+    hash.iter().fold("line-".to_owned(), |uid, byte| format!("{uid}{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(lines: LineForm, key: &str, uid: Option<&str>) -> Rules {
+        let pointer = |text| Pointer::parse(text).unwrap();
+        Rules { topic: "t".to_owned(), lines, key: KeyRule::Pointer(pointer(key)), uid_pointer: uid.map(pointer) }
+    }
+
+    fn line(bytes: &[u8]) -> Line {
+        Line { number: 3, content: Content::Whole(bytes.to_vec()) }
+    }
+
+    /// Key and uid, `blank`, or the kind of the fault.
+    fn read(rules: &Rules, bytes: &[u8]) -> String {
+        match rules.read(line(bytes)) {
+            LineOutcome::Event(event) => {
+                assert_eq!(event.payload.0, bytes);
+                format!("{} {}", event.key, event.uid.unwrap_or_default())
+            }
+            LineOutcome::Blank => "blank".to_owned(),
+            LineOutcome::Invalid(fault) => fault.kind().to_owned(),
+        }
+    }
+
+    #[test]
+    fn json_lines_must_have_what_is_asked_of_them() {
+        let rules = rules(LineForm::Json, "/k", Some("/u"));
+        let cases: [(&[u8], &str); 11] = [
+            (b"{\"k\":\"a\",\"u\":\"b\"}", "a b"),
+            (b" {\"k\":7,\"u\":-8}\r", "7 -8"),
+            (b"", "blank"),
+            (b" \t\r", "blank"),
+            (b"{", "line-not-json"),
+            (b"{} {}", "line-not-json"),
+            (b"\"\xff\"", "line-not-json"),
+            (b"{\"u\":\"b\"}", "line-missing-value"),
+            (b"{\"k\":null,\"u\":\"b\"}", "line-wrong-type"),
+            (b"{\"k\":\"a\",\"u\":[]}", "line-wrong-type"),
+            (b"{\"k\":\"a\",\"u\":\"with space\"}", "rejected"),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(read(&rules, bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn raw_lines_are_events_whatever_they_hold() {
+        let rules = rules(LineForm::Raw(MediaType::octet_stream()), "/k", Some("/u"));
+        let cases: [(&[u8], &str); 4] = [
+            (b"{\"k\":\"a\",\"u\":\"b\"}", "a b"),
+            (b"{\"k\":1.5,\"u\":\"b\"}", "1.5 b"),
+            (b"{\"u\":\"b\"}", " b"),
+            (b"{\"k\":[],\"u\":\"b\"}", " b"),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(read(&rules, bytes), expected, "{bytes:?}");
+        }
+        for bytes in [&b""[..], b"\xff\xfe", b"{", b"{\"k\":\"\",\"u\":\"a b\"}"] {
+            let uid = line_uid("t", 3, bytes);
+            assert_eq!(read(&rules, bytes), format!(" {uid}"), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_uid_is_made_from_topic_number_and_line() {
+        assert_eq!(line_uid("t", 3, b"x"), "line-d9121e25f6ef9a219b1e35b1183c0fa649f813e125293f2a2c3536f5a80fbaec");
+        let others = [line_uid("u", 3, b"x"), line_uid("t", 4, b"x"), line_uid("t", 3, b"y"), line_uid("t3", 3, b"x")];
+        assert!(others.iter().all(|other| *other != line_uid("t", 3, b"x")));
+    }
+
+    #[test]
+    fn a_line_beyond_the_bound_is_no_event() {
+        let outcome = rules(LineForm::Json, "", None).read(Line { number: 1, content: Content::TooLong { bytes: 600_000 } });
+        assert!(matches!(outcome, LineOutcome::Invalid(LineFault::TooLong { bytes: 600_000 })));
+    }
+
+    #[test]
+    fn pointers_are_checked_before_any_line_is_read() {
+        for good in ["", "/a", "/a/0/b", "/a~1b", "/~0"] {
+            assert!(Pointer::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["a", "a/b", "/~", "/~2"] {
+            assert!(Pointer::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Hands batches over and waits for what became of them; waits for a busy log, within bounds, and keeps the order while it does.
+
+use std::time::{Duration, Instant};
+
+use super::rules::LineFault;
+use crate::access::{Access, unexpected};
+use crate::control::{Answer, ControlError, Fault, NewEvent, Placed, Published, Request};
+use crate::limits;
+
+/// First and longest pause between two tries at a busy log.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+const BUSY_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Lines in the order of the file, within the bounds of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    lines: Vec<BatchLine>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum BatchLine {
+    Event { number: u64, event: NewEvent },
+    Invalid { number: u64, fault: LineFault },
+}
+
+impl Batch {
+    pub(super) fn push_event(&mut self, number: u64, event: NewEvent) {
+        self.bytes = self.bytes.saturating_add(event.payload.0.len()).saturating_add(event.key.len());
+        self.lines.push(BatchLine::Event { number, event });
+    }
+
+    pub(super) fn push_invalid(&mut self, number: u64, fault: LineFault) {
+        self.lines.push(BatchLine::Invalid { number, fault });
+    }
+
+    /// True when another line of the largest size might not fit: what is sent stays within `publish_batch_bytes`, or is one record.
+    pub(super) fn is_full(&self) -> bool {
+        let room = limits::PUBLISH_BATCH_BYTES.max_usize().saturating_sub(self.bytes);
+        let largest = latent_core::limits::EVENT_BYTES.max_usize().saturating_add(latent_core::limits::KEY_BYTES.max_usize());
+        self.lines.len() >= limits::PUBLISH_BATCH_RECORDS.max_usize() || room < largest
+    }
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+pub(super) struct Sent {
+    /// In the order of the file.
+    pub(super) lines: Vec<SentLine>,
+    /// Why nothing more can be sent.
+    pub(super) stopped: Option<String>,
+}
+
+/// What became of a line.
+#[derive(Debug)]
+pub(super) enum SentLine {
+    /// The log has it.
+    Stored(Placed),
+    /// The log refused it, or cannot tell.
+    Refused { number: u64, fault: Fault },
+    /// It is no event.
+    Invalid { number: u64, fault: LineFault },
+}
+
+/// The way to one topic.
+pub(super) struct Sender<'t> {
+    access: Access,
+    topic: &'t str,
+}
+
+impl<'t> Sender<'t> {
+    pub(super) fn new(access: Access, topic: &'t str) -> Self {
+        Self { access, topic }
+    }
+
+    /// Sends a batch and waits for the result of each of its lines.
+    pub(super) fn send(&mut self, batch: Batch) -> Sent {
+        let events: Vec<_> = batch.lines.iter().filter_map(BatchLine::event).collect();
+        let (results, stopped) = self.publish(events);
+        let mut results = results.into_iter();
+        let missing = || Published::Fault(Fault::unanswered("the answer had too few results"));
+        let outcome = |line| match line {
+            BatchLine::Invalid { number, fault } => SentLine::Invalid { number, fault },
+            BatchLine::Event { number, .. } => match results.next().unwrap_or_else(missing) {
+                Published::Stored(placed) => SentLine::Stored(placed),
+                Published::Fault(fault) => SentLine::Refused { number, fault },
+            },
+        };
+        Sent { lines: batch.lines.into_iter().map(outcome).collect(), stopped }
+    }
+
+    /// One result for each event.
+    fn publish(&mut self, events: Vec<NewEvent>) -> (Vec<Published>, Option<String>) {
+        let mut patience = Patience::begin();
+        publish_in_order(events, |events| self.publish_once(events), |progress| patience.wait(progress))
+    }
+
+    fn publish_once(&mut self, events: Vec<NewEvent>) -> Try {
+        let count = events.len();
+        let for_each = |fault: Fault| vec![Published::Fault(fault); count];
+        match self.access.try_ask(Request::Publish { topic: self.topic.to_owned(), events }) {
+            Ok(Answer::Published(results)) if results.len() == count => (results, None),
+            Ok(_) => (for_each(Fault::unanswered("the node answered something else")), Some(unexpected("publishing").why())),
+            Err(ControlError::Refused(fault)) => (for_each(fault), None),
+            Err(error) if error.may_have_happened() => (for_each(Fault::unanswered(&error.to_string())), Some(error.to_string())),
+            Err(error) => (for_each(not_sent(&error)), Some(error.to_string())),
+        }
+    }
+}
+
+/// One result for each event handed over, and why there can be no further try.
+type Try = (Vec<Published>, Option<String>);
+
+/// Whether the log took anything since the last wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Some,
+    None,
+}
+
+/// Hands events over, and those that found the log busy again, in their order, until `wait` has had enough.
+fn publish_in_order(
+    events: Vec<NewEvent>,
+    mut publish_once: impl FnMut(Vec<NewEvent>) -> Try,
+    mut wait: impl FnMut(Progress) -> Waited,
+) -> (Vec<Published>, Option<String>) {
+    let unanswered = || Published::Fault(Fault::unanswered("the answer had too few results"));
+    let mut results: Vec<Published> = events.iter().map(|_| unanswered()).collect();
+    let mut left: Vec<(usize, NewEvent)> = events.into_iter().enumerate().collect();
+    while !left.is_empty() {
+        let (answers, stopped) = publish_once(left.iter().map(|(_, event)| event.clone()).collect());
+        let offered = left.len();
+        let mut busy = Vec::new();
+        for ((at, event), answer) in left.into_iter().zip(answers) {
+            if matches!(&answer, Published::Fault(fault) if fault.is_busy()) {
+                busy.push((at, event));
+            }
+            if let Some(slot) = results.get_mut(at) {
+                *slot = answer;
+            }
+        }
+        let progress = if busy.len() < offered { Progress::Some } else { Progress::None };
+        left = busy;
+        if stopped.is_some() || (!left.is_empty() && wait(progress) == Waited::LongEnough) {
+            return (results, stopped);
+        }
+    }
+    (results, None)
+}
+
+/// What a wait for a busy log ended with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    TryAgain,
+    LongEnough,
+}
+
+impl BatchLine {
+    fn event(&self) -> Option<NewEvent> {
+        if let Self::Event { event, .. } = self { Some(event.clone()) } else { None }
+    }
+}
+
+fn not_sent(error: &ControlError) -> Fault {
+    Fault { kind: "not-sent".to_owned(), permanent: false, uncertain: false, message: format!("not sent: {error}"), continue_at: None }
+}
+
+/// How long a busy log is waited for: `busy_wait_millis` from the last event it took.
+struct Patience {
+    since: Instant,
+    pause: Duration,
+}
+
+impl Patience {
+    fn begin() -> Self {
+        Self { since: Instant::now(), pause: BUSY_PAUSE }
+    }
+
+    /// Waits for the next try, unless it has been tried long enough.
+    fn wait(&mut self, progress: Progress) -> Waited {
+        if progress == Progress::Some {
+            *self = Self::begin();
+        }
+        if self.since.elapsed() >= Duration::from_millis(limits::BUSY_WAIT_MILLIS.default) {
+            return Waited::LongEnough;
+        }
+        std::thread::sleep(self.pause);
+        self.pause = (self.pause * 2).min(BUSY_PAUSE_MAX);
+        Waited::TryAgain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Payload;
+
+    fn event(payload_bytes: usize) -> NewEvent {
+        let payload = Payload(vec![0; payload_bytes].into());
+        NewEvent { uid: None, key: String::new(), media_type: "a/b".to_owned(), attributes: Vec::new(), payload }
+    }
+
+    #[test]
+    fn a_batch_is_full_before_the_largest_line_would_not_fit() {
+        let full = |sizes: &[usize]| {
+            let mut batch = Batch::default();
+            sizes.iter().for_each(|size| batch.push_event(1, event(*size)));
+            batch.is_full()
+        };
+        let largest = 524_288 + 1_024;
+        let room = 1_048_576 - largest;
+        assert_eq!([room - 1, room, room + 1].map(|size| full(&[size])), [false, false, true]);
+        assert_eq!([255, 256, 257].map(|count| full(&vec![1; count])), [false, true, true]);
+    }
+
+    fn uid(event: &NewEvent) -> String {
+        event.uid.clone().unwrap_or_default()
+    }
+
+    fn stored(uid: String) -> Published {
+        Published::Stored(Placed { topic: "t".to_owned(), partition: 0, offset: 0, uid, duplicate: false })
+    }
+
+    fn busy() -> Published {
+        Published::Fault(Fault { kind: "busy".to_owned(), permanent: false, uncertain: false, message: String::new(), continue_at: None })
+    }
+
+    fn events(uids: &[&str]) -> Vec<NewEvent> {
+        uids.iter().map(|uid| NewEvent { uid: Some((*uid).to_owned()), ..event(0) }).collect()
+    }
+
+    /// Each result as its uid or the kind of its fault.
+    fn shown(results: &[Published]) -> Vec<String> {
+        let show = |result: &Published| match result {
+            Published::Stored(placed) => placed.uid.clone(),
+            Published::Fault(fault) => fault.kind.clone(),
+        };
+        results.iter().map(show).collect()
+    }
+
+    #[test]
+    fn a_busy_log_is_tried_again_with_what_it_did_not_take_in_the_order_of_the_file() {
+        let mut tries = Vec::new();
+        let mut waits = Vec::new();
+        let take_one = |events: Vec<NewEvent>| {
+            tries.push(events.iter().map(uid).collect::<Vec<_>>());
+            // Nothing at the second try, else the first of what is offered.
+            let taken = usize::from(tries.len() != 2);
+            let answers = events.iter().enumerate().map(|(at, event)| if at < taken { stored(uid(event)) } else { busy() });
+            (answers.collect(), None)
+        };
+        let (results, stopped) = publish_in_order(events(&["a", "b", "c"]), take_one, |progress| {
+            waits.push(progress);
+            Waited::TryAgain
+        });
+        assert_eq!((shown(&results), stopped), (vec!["a".to_owned(), "b".to_owned(), "c".to_owned()], None));
+        assert_eq!(tries, [vec!["a", "b", "c"], vec!["b", "c"], vec!["b", "c"], vec!["c"]]);
+        assert_eq!(waits, [Progress::Some, Progress::None, Progress::Some]);
+    }
+
+    #[test]
+    fn a_log_that_stays_busy_is_given_up_and_says_so() {
+        let always_busy = |events: Vec<NewEvent>| (events.iter().map(|_| busy()).collect(), None);
+        let (results, stopped) = publish_in_order(events(&["a", "b"]), always_busy, |_| Waited::LongEnough);
+        assert_eq!((shown(&results), stopped), (vec!["busy".to_owned(), "busy".to_owned()], None));
+    }
+
+    #[test]
+    fn a_lost_connection_ends_it_with_every_event_accounted_for() {
+        let lost =
+            |events: Vec<NewEvent>| (events.iter().map(|_| Published::Fault(Fault::unanswered("gone"))).collect(), Some("gone".to_owned()));
+        let (results, stopped) = publish_in_order(events(&["a", "b"]), lost, |_| Waited::TryAgain);
+        assert_eq!((shown(&results), stopped), (vec!["uncertain".to_owned(), "uncertain".to_owned()], Some("gone".to_owned())));
+    }
+}

@@ -1,0 +1,142 @@
+//! Half-read tables: what could be read of each, so that references are checked even between tables that have other faults.
+
+use std::path::PathBuf;
+
+use latent_bridge::BridgeManifest;
+use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ServiceName, TenantId, TopicName};
+
+use super::section::Spanned;
+use super::settings::{
+    Config, EngineConfig, Grant, NodeConfig, ServiceConfig, Share, SharePermission, StartPosition, TopicConfig, TriggerConfig,
+};
+
+/// The file so far.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) node: Option<NodeConfig>,
+    pub(super) engine: Option<EngineDraft>,
+    pub(super) topics: Vec<TopicDraft>,
+    pub(super) services: Vec<ServiceDraft>,
+    pub(super) triggers: Vec<TriggerDraft>,
+}
+
+#[derive(Debug)]
+pub(super) struct EngineDraft {
+    pub(super) manifest: BridgeManifest,
+    pub(super) manifest_path: PathBuf,
+}
+
+#[derive(Debug)]
+pub(super) struct TopicDraft {
+    pub(super) name: Option<Spanned<TopicName>>,
+    pub(super) tenant: Option<Spanned<TenantId>>,
+    pub(super) shares: Vec<ShareDraft>,
+}
+
+#[derive(Debug)]
+pub(super) struct ShareDraft {
+    pub(super) tenant: Option<Spanned<TenantId>>,
+    pub(super) may: Vec<SharePermission>,
+}
+
+#[derive(Debug)]
+pub(super) struct ServiceDraft {
+    pub(super) name: Option<Spanned<ServiceName>>,
+    pub(super) tenant: Option<Spanned<TenantId>>,
+    pub(super) component: Option<Spanned<PathBuf>>,
+    pub(super) grants: Vec<GrantDraft>,
+}
+
+#[derive(Debug)]
+pub(super) struct GrantDraft {
+    pub(super) capability: Option<Spanned<ContractName>>,
+    pub(super) topics: Vec<Spanned<LogicalTopic>>,
+}
+
+#[derive(Debug)]
+pub(super) struct TriggerDraft {
+    /// As people find it when the id is missing.
+    pub(super) label: String,
+    pub(super) id: Option<Spanned<BindingId>>,
+    pub(super) tenant: Option<Spanned<TenantId>>,
+    pub(super) service: Option<Spanned<ServiceName>>,
+    pub(super) topic: Option<Spanned<TopicName>>,
+    pub(super) contract: Option<ContractName>,
+    pub(super) function: Option<FunctionName>,
+    pub(super) max_deliveries: u32,
+    pub(super) max_in_flight: u32,
+    pub(super) retry_delay_millis: Spanned<u64>,
+    pub(super) retry_delay_max_millis: Spanned<u64>,
+    pub(super) operation_timeout_millis: Spanned<u64>,
+    pub(super) start: StartPosition,
+    pub(super) budget: Budget,
+    pub(super) wall_time_at: usize,
+}
+
+impl TopicDraft {
+    /// False only when it is certain: a topic whose owner could not be read refuses nobody.
+    pub(super) fn permits(&self, tenant: &TenantId, right: SharePermission) -> bool {
+        let shared = |share: &ShareDraft| share.tenant.as_ref().is_none_or(|with| with.value == *tenant) && share.may.contains(&right);
+        self.tenant.as_ref().is_none_or(|owner| owner.value == *tenant) || self.shares.iter().any(shared)
+    }
+
+    fn complete(self) -> Option<TopicConfig> {
+        let shares = self.shares.into_iter().map(|share| Some(Share { tenant: share.tenant?.value, may: share.may }));
+        Some(TopicConfig { name: self.name?.value, tenant: self.tenant?.value, shares: shares.collect::<Option<_>>()? })
+    }
+}
+
+impl ServiceDraft {
+    fn complete(self) -> Option<ServiceConfig> {
+        let grants = self.grants.into_iter().map(|grant| {
+            let topics = grant.topics.into_iter().map(|topic| topic.value).collect();
+            Some(Grant { capability: grant.capability?.value, topics })
+        });
+        Some(ServiceConfig {
+            name: self.name?.value,
+            tenant: self.tenant?.value,
+            component: self.component?.value,
+            grants: grants.collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl TriggerDraft {
+    /// The trigger in a sentence.
+    pub(super) fn called(&self) -> String {
+        self.id.as_ref().map_or_else(|| self.label.clone(), |id| format!("trigger {:?}", id.value))
+    }
+
+    fn complete(self) -> Option<TriggerConfig> {
+        Some(TriggerConfig {
+            id: self.id?.value,
+            tenant: self.tenant?.value,
+            service: self.service?.value,
+            topic: self.topic?.value,
+            contract: self.contract?,
+            function: self.function?,
+            max_deliveries: self.max_deliveries,
+            max_in_flight: self.max_in_flight,
+            retry_delay_millis: self.retry_delay_millis.value,
+            retry_delay_max_millis: self.retry_delay_max_millis.value,
+            operation_timeout_millis: self.operation_timeout_millis.value,
+            start: self.start,
+            budget: self.budget,
+        })
+    }
+}
+
+impl Draft {
+    /// The configuration. `None` only after a problem was reported.
+    pub(super) fn complete(self, path: PathBuf) -> Option<Config> {
+        let engine = self.engine?;
+        Some(Config {
+            path,
+            node: self.node?,
+            engine: EngineConfig::Embedded { manifest: engine.manifest, manifest_path: engine.manifest_path },
+            topics: self.topics.into_iter().map(TopicDraft::complete).collect::<Option<_>>()?,
+            services: self.services.into_iter().map(ServiceDraft::complete).collect::<Option<_>>()?,
+            triggers: self.triggers.into_iter().map(TriggerDraft::complete).collect::<Option<_>>()?,
+        })
+    }
+}

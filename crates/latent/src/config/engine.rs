@@ -1,0 +1,82 @@
+//! `[engine]`, with the manifest it names.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use latent_bridge::BridgeManifest;
+
+use super::draft::EngineDraft;
+use super::problem::Fault;
+use super::section::{Report, Section, nearest};
+
+const KINDS: &[&str] = &["embedded", "nats"];
+const ON_NATS: &str = "remove it; only kind = \"embedded\" is built, and it needs none of these";
+const LATER: &[(&str, &str)] = &[
+    ("address", ON_NATS),
+    ("allow_non_public_peer", ON_NATS),
+    ("server_name", ON_NATS),
+    ("roots", ON_NATS),
+    ("tls_first", ON_NATS),
+    ("bus_credential", ON_NATS),
+    ("trigger_credentials", ON_NATS),
+];
+
+/// Reads the table and the manifest.
+pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder: &Path) -> Option<EngineDraft> {
+    let mut section = section?;
+    let on_nats = read_kind(report, &mut section);
+    if on_nats {
+        // One problem is enough: the engine as a whole is not there.
+        section.pass_over(LATER.iter().map(|(key, _)| *key));
+    } else {
+        section.refuse_later(report, LATER);
+    }
+    let manifest = section.required_text(report, "manifest", "manifest = \"bridge.yaml\"");
+    section.finish(report, LATER);
+    let manifest = manifest?;
+    let path = folder.join(manifest.value);
+    match read_manifest(&path) {
+        Ok(parsed) => Some(EngineDraft { manifest: parsed, manifest_path: path }),
+        Err(reason) => {
+            report.push(manifest.at, Fault::Manifest { file: path.display().to_string(), reason });
+            None
+        }
+    }
+}
+
+/// Reports what is wrong with the kind; true when it is NATS.
+fn read_kind(report: &mut Report<'_>, section: &mut Section<'_>) -> bool {
+    let Some(kind) = section.required_text(report, "kind", "kind = \"embedded\"") else { return false };
+    match kind.value {
+        "embedded" => false,
+        "nats" => {
+            let fault = Fault::NotBuilt {
+                table: section.label().to_owned(),
+                setting: "kind = \"nats\"".to_owned(),
+                instead: "use kind = \"embedded\"; topics, services and triggers stay as they are when the cluster engine comes",
+            };
+            report.push(kind.at, fault);
+            true
+        }
+        other => {
+            let fault = Fault::Choice {
+                table: section.label().to_owned(),
+                key: "kind",
+                found: other.to_owned(),
+                allowed: KINDS,
+                nearest: nearest(other, KINDS.iter().copied()),
+            };
+            report.push(kind.at, fault);
+            false
+        }
+    }
+}
+
+/// Reads one byte more than a manifest may have, so that its own parser names the cap.
+pub(crate) fn read_manifest(path: &Path) -> Result<BridgeManifest, String> {
+    let cap = latent_bridge::limits::MANIFEST_BYTES.max;
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(cap.saturating_add(1)).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    BridgeManifest::from_yaml(&text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,223 @@
+//! What one table says of another: duplicates, dangling names, ownership, sums. Cautions are found here too.
+
+use std::collections::BTreeMap;
+
+use latent_core::{TenantId, TopicName, settle_margin};
+
+use super::draft::{Draft, TopicDraft, TriggerDraft};
+use super::problem::{Caution, Fault};
+use super::section::{Report, Spanned, nearest};
+use super::settings::SharePermission;
+use crate::limits;
+
+/// A caution and the byte it is about.
+pub(super) type PlacedCaution = (usize, Caution);
+
+/// Checks every reference and finds every caution.
+pub(super) fn check(report: &mut Report<'_>, draft: &Draft) -> Vec<PlacedCaution> {
+    check_duplicates(report, draft);
+    check_topics(report, draft);
+    check_grants(report, draft);
+    check_triggers(report, draft);
+    check_bindings_sum(report, draft);
+    cautions(draft)
+}
+
+fn check_duplicates(report: &mut Report<'_>, draft: &Draft) {
+    let topics = draft.topics.iter().filter_map(|topic| topic.name.as_ref()).map(|name| (name.value.as_str(), name.at));
+    report.push_duplicates("topic", topics);
+    let services = draft.services.iter().filter_map(|service| service.name.as_ref()).map(|name| (name.value.as_str(), name.at));
+    report.push_duplicates("service", services);
+    let triggers = draft.triggers.iter().filter_map(|trigger| trigger.id.as_ref()).map(|id| (id.value.as_str(), id.at));
+    report.push_duplicates("trigger", triggers);
+    for topic in &draft.topics {
+        let tenants = topic.shares.iter().filter_map(|share| share.tenant.as_ref()).map(|tenant| (tenant.value.as_str(), tenant.at));
+        report.push_duplicates("share with tenant", tenants);
+    }
+}
+
+impl Report<'_> {
+    /// Reports every name that was seen before.
+    fn push_duplicates<'n>(&mut self, what: &'static str, names: impl Iterator<Item = (&'n str, usize)>) {
+        let mut first_of = BTreeMap::new();
+        for (name, at) in names {
+            match first_of.get(name) {
+                Some(first) => self.push_duplicate(what, name, *first, at),
+                None => {
+                    first_of.insert(name, at);
+                }
+            }
+        }
+    }
+
+    /// Reports one name whose first use stands at byte `first`.
+    pub(super) fn push_duplicate(&mut self, what: &'static str, name: &str, first: usize, at: usize) {
+        let first_line = self.line_of(first);
+        self.push(at, Fault::Duplicate { what, name: name.to_owned(), first_line });
+    }
+}
+
+fn check_topics(report: &mut Report<'_>, draft: &Draft) {
+    for topic in &draft.topics {
+        let Some(name) = &topic.name else { continue };
+        if let Some(engine) = &draft.engine
+            && !engine.manifest.topics.iter().any(|spec| spec.name == name.value.as_str())
+        {
+            let declared = engine.manifest.topics.iter().map(|spec| &*spec.name);
+            let fault = Fault::TopicNotInManifest {
+                topic: name.value.as_str().to_owned(),
+                manifest: engine.manifest_path.display().to_string(),
+                nearest: nearest(name.value.as_str(), declared).map(str::to_owned),
+            };
+            report.push(name.at, fault);
+        }
+        for tenant in topic.shares.iter().filter_map(|share| share.tenant.as_ref()) {
+            if topic.tenant.as_ref().is_some_and(|owner| owner.value == tenant.value) {
+                let fault = Fault::SharedWithOwner { topic: name.value.as_str().to_owned(), tenant: tenant.value.as_str().to_owned() };
+                report.push(tenant.at, fault);
+            }
+        }
+    }
+}
+
+/// Who uses a topic, and how.
+struct TopicUse<'u> {
+    by: String,
+    tenant: Option<&'u Spanned<TenantId>>,
+    topic: &'u str,
+    at: usize,
+    right: SharePermission,
+}
+
+fn find_topic<'d>(draft: &'d Draft, name: &str) -> Option<&'d TopicDraft> {
+    draft.topics.iter().find(|topic| topic.name.as_ref().is_some_and(|declared| declared.value.as_str() == name))
+}
+
+fn check_topic_use(report: &mut Report<'_>, draft: &Draft, usage: TopicUse<'_>) {
+    let Some(topic) = find_topic(draft, usage.topic) else {
+        let declared = draft.topics.iter().filter_map(|topic| topic.name.as_ref()).map(|name| name.value.as_str());
+        let nearest = nearest(usage.topic, declared).map(str::to_owned);
+        report.push(usage.at, Fault::UnknownTopic { by: usage.by, topic: usage.topic.to_owned(), nearest });
+        return;
+    };
+    if let (Some(tenant), Some(owner)) = (usage.tenant, &topic.tenant)
+        && !topic.permits(&tenant.value, usage.right)
+    {
+        let fault = Fault::NotShared {
+            by: usage.by,
+            topic: usage.topic.to_owned(),
+            owner: owner.value.as_str().to_owned(),
+            tenant: tenant.value.as_str().to_owned(),
+            right: usage.right.word(),
+        };
+        report.push(usage.at, fault);
+    }
+}
+
+fn check_grants(report: &mut Report<'_>, draft: &Draft) {
+    for service in &draft.services {
+        let by = service.name.as_ref().map_or_else(|| "a service".to_owned(), |name| format!("service {:?}", name.value));
+        for topic in service.grants.iter().flat_map(|grant| &grant.topics) {
+            let usage = TopicUse {
+                by: by.clone(),
+                tenant: service.tenant.as_ref(),
+                topic: topic.value.as_str(),
+                at: topic.at,
+                right: SharePermission::Publish,
+            };
+            check_topic_use(report, draft, usage);
+        }
+        for grant in &service.grants {
+            report.push_duplicates("granted topic", grant.topics.iter().map(|topic| (topic.value.as_str(), topic.at)));
+        }
+    }
+}
+
+fn check_triggers(report: &mut Report<'_>, draft: &Draft) {
+    for trigger in &draft.triggers {
+        if let Some(topic) = &trigger.topic {
+            let usage = TopicUse {
+                by: trigger.called(),
+                tenant: trigger.tenant.as_ref(),
+                topic: topic.value.as_str(),
+                at: topic.at,
+                right: SharePermission::Subscribe,
+            };
+            check_topic_use(report, draft, usage);
+        }
+        check_service_of(report, draft, trigger);
+    }
+}
+
+fn check_service_of(report: &mut Report<'_>, draft: &Draft, trigger: &TriggerDraft) {
+    let Some(wanted) = &trigger.service else { return };
+    let declared = draft.services.iter().filter_map(|service| Some((service.name.as_ref()?, service)));
+    let Some((_, service)) = declared.clone().find(|(name, _)| name.value == wanted.value) else {
+        let nearest = nearest(wanted.value.as_str(), declared.map(|(name, _)| name.value.as_str())).map(str::to_owned);
+        let fault = Fault::UnknownService { by: trigger.called(), service: wanted.value.as_str().to_owned(), nearest };
+        report.push(wanted.at, fault);
+        return;
+    };
+    if let (Some(tenant), Some(owner)) = (&trigger.tenant, &service.tenant)
+        && tenant.value != owner.value
+    {
+        let fault = Fault::ForeignService {
+            by: trigger.called(),
+            service: wanted.value.as_str().to_owned(),
+            owner: owner.value.as_str().to_owned(),
+            tenant: tenant.value.as_str().to_owned(),
+        };
+        report.push(wanted.at, fault);
+    }
+}
+
+fn check_bindings_sum(report: &mut Report<'_>, draft: &Draft) {
+    let partitions_of = |topic: &TopicName| {
+        let specs = draft.engine.iter().flat_map(|engine| &engine.manifest.topics);
+        specs.filter(|spec| spec.name == topic.as_str()).map(|spec| u64::from(spec.partitions)).sum::<u64>()
+    };
+    let mut total = 0;
+    for topic in draft.triggers.iter().filter_map(|trigger| trigger.topic.as_ref()) {
+        let before = total;
+        total += partitions_of(&topic.value);
+        // Named once, where the sum first goes above.
+        if before <= limits::BINDINGS.max && total > limits::BINDINGS.max {
+            report.push(topic.at, Fault::TooManyBindings { total });
+        }
+    }
+}
+
+fn cautions(draft: &Draft) -> Vec<PlacedCaution> {
+    let mut cautions = Vec::new();
+    for topic in draft.topics.iter().filter(|topic| !topic.shares.is_empty()) {
+        if let Some(name) = &topic.name {
+            cautions.push((name.at, Caution::ShareCannotMove { topic: name.value.as_str().to_owned() }));
+        }
+    }
+    for trigger in &draft.triggers {
+        let Some(id) = &trigger.id else { continue };
+        cautions.extend(time_cautions(id.value.as_str(), trigger));
+        cautions.extend(loop_caution(draft, trigger));
+    }
+    cautions
+}
+
+fn time_cautions(trigger: &str, draft: &TriggerDraft) -> Vec<PlacedCaution> {
+    let mut cautions = Vec::new();
+    let timeout = &draft.operation_timeout_millis;
+    if timeout.value < 500 {
+        cautions.push((timeout.at, Caution::ShortOperation { trigger: trigger.to_owned(), millis: timeout.value }));
+    }
+    let (millis, cut_to) = (draft.budget.wall_time_millis, timeout.value.saturating_sub(settle_margin(timeout.value)));
+    if millis > cut_to {
+        cautions.push((draft.wall_time_at, Caution::WallTimeCut { trigger: trigger.to_owned(), millis, cut_to }));
+    }
+    cautions
+}
+
+fn loop_caution(draft: &Draft, trigger: &TriggerDraft) -> Option<PlacedCaution> {
+    let (wanted, topic) = (trigger.service.as_ref()?, trigger.topic.as_ref()?);
+    let service = draft.services.iter().find(|service| service.name.as_ref().is_some_and(|name| name.value == wanted.value))?;
+    let granted = service.grants.iter().flat_map(|grant| &grant.topics).any(|granted| granted.value.as_str() == topic.value.as_str());
+    granted.then(|| (topic.at, Caution::Loop { service: wanted.value.as_str().to_owned(), topic: topic.value.as_str().to_owned() }))
+}

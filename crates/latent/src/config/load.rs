@@ -1,0 +1,122 @@
+//! From a path to a configuration or all of its problems.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use toml_edit::Document;
+
+use super::draft::Draft;
+use super::problem::{ConfigError, Fault, PlacedProblem, Problem, Warning};
+use super::section::{Report, Section};
+use super::settings::Config;
+use super::{engine, links, node, service, topic, trigger};
+use crate::limits;
+
+/// Whether the components must be there. A command that only reads a topic must not fail because nothing was compiled yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ComponentFiles {
+    /// `run` and `check`.
+    MustExist,
+    /// Everything else.
+    NotNeeded,
+}
+
+/// A usable configuration and what is worth knowing about it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// The settings.
+    pub(crate) config: Config,
+    /// In the order of the file.
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Reads, parses and checks the file and what it names.
+///
+/// # Errors
+/// [`ConfigError`] with every problem; after a syntax error the rest of the file cannot be looked at.
+pub(crate) fn load(path: &Path, files: ComponentFiles) -> Result<Loaded, ConfigError> {
+    let failed = |fault| ConfigError { path: path.to_owned(), problems: vec![PlacedProblem::of(path, "", &Problem { at: None, fault })] };
+    let text = read(path).map_err(failed)?;
+    parse(path, &text, files)
+}
+
+fn read(path: &Path) -> Result<String, Fault> {
+    let unreadable = |error: std::io::Error| Fault::Unreadable { reason: error.to_string() };
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(limits::CONFIG_FILE_BYTES.max.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    check_length(bytes.len())?;
+    String::from_utf8(bytes).map_err(|_| Fault::NotText)
+}
+
+/// The file's cap. An empty file is too short for other reasons, which are told later.
+fn check_length(bytes: usize) -> Result<(), Fault> {
+    let limit = latent_core::Limit { min: 0, ..limits::CONFIG_FILE_BYTES };
+    limit.check(bytes as u64).map(|_| ()).map_err(Fault::TooLarge)
+}
+
+/// Parses text that stands, or could stand, at `path`.
+pub(super) fn parse(path: &Path, text: &str, files: ComponentFiles) -> Result<Loaded, ConfigError> {
+    let mut report = Report::of(text);
+    let (draft, cautions) = match Document::parse(text) {
+        Ok(document) => {
+            let draft = read_document(&mut report, &document, folder_of(path), files);
+            let cautions = links::check(&mut report, &draft);
+            (Some(draft), cautions)
+        }
+        Err(error) => {
+            let at = error.span().map(|span| span.start);
+            report.problems.push(Problem { at, fault: Fault::Syntax { message: one_line(error.message()) } });
+            (None, Vec::new())
+        }
+    };
+    if report.problems.is_empty()
+        && let Some(config) = draft.and_then(|draft| draft.complete(path.to_owned()))
+    {
+        let mut cautions = cautions;
+        cautions.sort_by_key(|(at, _)| *at);
+        let warnings = cautions.iter().map(|(at, caution)| PlacedProblem::caution(path, text, *at, caution)).collect();
+        return Ok(Loaded { config, warnings });
+    }
+    report.problems.sort_by_key(|problem| problem.at);
+    let problems = report.problems.iter().map(|problem| PlacedProblem::of(path, text, problem)).collect();
+    Err(ConfigError { path: path.to_owned(), problems })
+}
+
+fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: PathBuf, files: ComponentFiles) -> Draft {
+    let mut root = Section::new(String::new(), document.as_table(), 0);
+    for (key, example) in [("node", "[node] with name and data_dir"), ("engine", "[engine] with kind and manifest")] {
+        if !root.is_present(key) {
+            report.push(0, Fault::Missing { table: String::new(), key, example });
+        }
+    }
+    let (node_table, limits_table) = (root.table(report, "node"), root.table(report, "limits"));
+    let node = node::read(report, node_table, limits_table, &folder);
+    let engine_table = root.table(report, "engine");
+    let engine = engine::read(report, engine_table, &folder);
+    let topics = root.tables(report, "topic").into_iter().map(|section| topic::read(report, section)).collect();
+    let services = root.tables(report, "service").into_iter().map(|section| service::read(report, section, &folder, files)).collect();
+    let triggers = root.tables(report, "trigger").into_iter().map(|section| trigger::read(report, section)).collect();
+    root.finish(report, &[]);
+    Draft { node, engine, topics, services, triggers }
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    path.parent().map(Path::to_owned).unwrap_or_default()
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_accepted_at_its_cap_and_refused_one_byte_beyond() {
+        let cap = limits::CONFIG_FILE_BYTES.max_usize();
+        assert!(check_length(0).is_ok() && check_length(cap - 1).is_ok() && check_length(cap).is_ok());
+        assert!(matches!(check_length(cap + 1), Err(Fault::TooLarge(_))));
+    }
+}

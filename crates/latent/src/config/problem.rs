@@ -1,0 +1,244 @@
+//! Every fault a configuration can have, as data: what is wrong, what to do next, and the name machines know it by.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use latent_core::{CoreError, Limit, LimitError};
+
+use super::place::Place;
+
+/// A fault and the byte at which it stands.
+#[derive(Debug)]
+pub(super) struct Problem {
+    /// `None`: the file as a whole.
+    pub(super) at: Option<usize>,
+    pub(super) fault: Fault,
+}
+
+/// What is wrong. `Display` says what; [`Fault::next_step`] says what to do.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("the file cannot be read: {reason}")]
+    Unreadable { reason: String },
+    #[error("the file is too large: {0}")]
+    TooLarge(LimitError),
+    #[error("the file is not UTF-8 text")]
+    NotText,
+    #[error("this is not TOML: {message}")]
+    Syntax { message: String },
+    #[error("unknown key {key:?} in {}", named(.table))]
+    UnknownKey { table: String, key: String, nearest: Option<String>, known: Vec<&'static str> },
+    #[error("{key} in {} must be {expected}, not {found}", named(.table))]
+    WrongType { table: String, key: &'static str, expected: &'static str, found: &'static str },
+    #[error("{key} is missing in {}", named(.table))]
+    Missing { table: String, key: &'static str, example: &'static str },
+    #[error("{key} in {} is empty", named(.table))]
+    Empty { table: String, key: &'static str, example: &'static str },
+    #[error("{key} in {} is {value}, outside {min} to {max} ({unit})", named(.table), min = .limit.min, max = .limit.max, unit = .limit.unit)]
+    OutOfRange { table: String, key: &'static str, value: i64, limit: Limit },
+    #[error(transparent)]
+    Name(CoreError),
+    #[error("{key} in {} is {found:?}", named(.table))]
+    Choice { table: String, key: &'static str, found: String, allowed: &'static [&'static str], nearest: Option<&'static str> },
+    #[error("{setting} in {} is not built in this version", named(.table))]
+    NotBuilt { table: String, setting: String, instead: &'static str },
+    #[error("{what} {name:?} is given twice; line {first_line} has the first")]
+    Duplicate { what: &'static str, name: String, first_line: usize },
+    #[error("{by} names topic {topic:?}, which has no [[topic]]")]
+    UnknownTopic { by: String, topic: String, nearest: Option<String> },
+    #[error("topic {topic:?} is not in the manifest {manifest}")]
+    TopicNotInManifest { topic: String, manifest: String, nearest: Option<String> },
+    #[error("{by} of tenant {tenant:?} may not {right} {preposition} topic {topic:?} of tenant {owner:?}", preposition = preposition(.right))]
+    NotShared { by: String, topic: String, owner: String, tenant: String, right: &'static str },
+    #[error("{by} names service {service:?}, which has no [[service]]")]
+    UnknownService { by: String, service: String, nearest: Option<String> },
+    #[error("{by} of tenant {tenant:?} names service {service:?} of tenant {owner:?}")]
+    ForeignService { by: String, service: String, owner: String, tenant: String },
+    #[error("topic {topic:?} is shared with its own tenant {tenant:?}")]
+    SharedWithOwner { topic: String, tenant: String },
+    #[error("retry_delay_max_millis is {longest}, less than retry_delay_millis {first}")]
+    RetryDelays { first: u64, longest: u64 },
+    #[error("{total} bindings are configured: each trigger counts once for each partition of its topic")]
+    TooManyBindings { total: u64 },
+    #[error("the manifest {file} cannot be used: {reason}")]
+    Manifest { file: String, reason: String },
+    #[error("the component {file} cannot be used: {reason}")]
+    Component { file: String, reason: String },
+    #[error("the control socket's path {path} is too long: {limit}")]
+    SocketPath { path: String, limit: LimitError },
+}
+
+/// A table's label in a sentence.
+fn named(table: &str) -> &str {
+    if table.is_empty() { "the file" } else { table }
+}
+
+fn preposition(right: &str) -> &'static str {
+    if right == "publish" { "to" } else { "to the events of" }
+}
+
+impl Fault {
+    /// The name used in machine-readable output and `docs/errors.md`.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Unreadable { .. } => "config-unreadable",
+            Self::TooLarge(_) => "config-too-large",
+            Self::NotText => "config-not-text",
+            Self::Syntax { .. } => "config-syntax",
+            Self::UnknownKey { .. } => "config-unknown-key",
+            Self::WrongType { .. } => "config-wrong-type",
+            Self::Missing { .. } => "config-missing-key",
+            Self::Empty { .. } => "config-empty",
+            Self::OutOfRange { .. } => "config-out-of-range",
+            Self::Name(_) => "config-name",
+            Self::Choice { .. } => "config-choice",
+            Self::NotBuilt { .. } => "config-not-built",
+            Self::Duplicate { .. } => "config-duplicate",
+            Self::UnknownTopic { .. } => "config-unknown-topic",
+            Self::TopicNotInManifest { .. } => "config-topic-not-in-manifest",
+            Self::NotShared { .. } => "config-not-shared",
+            Self::UnknownService { .. } => "config-unknown-service",
+            Self::ForeignService { .. } => "config-foreign-service",
+            Self::SharedWithOwner { .. } => "config-shared-with-owner",
+            Self::RetryDelays { .. } => "config-retry-delays",
+            Self::TooManyBindings { .. } => "config-too-many-bindings",
+            Self::Manifest { .. } => "config-manifest",
+            Self::Component { .. } => "config-component",
+            Self::SocketPath { .. } => "config-socket-path",
+        }
+    }
+
+    /// What to do about it.
+    pub(super) fn next_step(&self) -> String {
+        match self {
+            Self::Unreadable { .. } => "name an existing file with -c FILE".to_owned(),
+            Self::TooLarge(_) => "split the node's work over several nodes".to_owned(),
+            Self::NotText => "save the file as UTF-8".to_owned(),
+            Self::Syntax { .. } => "correct this first; the rest of the file is read after it".to_owned(),
+            Self::UnknownKey { nearest, known, .. } => {
+                meant(nearest.as_deref()).unwrap_or_else(|| format!("remove it, or use one of: {}", known.join(", ")))
+            }
+            Self::WrongType { expected, .. } => format!("write {expected}"),
+            Self::Missing { example, .. } | Self::Empty { example, .. } => format!("add {example}"),
+            Self::OutOfRange { limit, .. } => format!("choose a value in that range; the default is {}", limit.default),
+            Self::Name(_) => "choose a name that keeps to this rule".to_owned(),
+            Self::Choice { allowed, nearest, .. } => meant(*nearest).unwrap_or_else(|| format!("use one of: {}", allowed.join(", "))),
+            Self::NotBuilt { instead, .. } => (*instead).to_owned(),
+            Self::Duplicate { .. } => "give each one its own name".to_owned(),
+            Self::UnknownTopic { topic, nearest, .. } => {
+                meant(nearest.as_deref()).unwrap_or_else(|| format!("add [[topic]] with name = {topic:?} and its owner's tenant"))
+            }
+            Self::TopicNotInManifest { nearest, .. } => {
+                meant(nearest.as_deref()).unwrap_or_else(|| "add it to the manifest's topics".to_owned())
+            }
+            Self::NotShared { tenant, right, .. } => {
+                format!("let its owner add share = [{{ tenant = {tenant:?}, may = [{right:?}] }}] to the [[topic]]")
+            }
+            Self::UnknownService { service, nearest, .. } => {
+                meant(nearest.as_deref()).unwrap_or_else(|| format!("add [[service]] with name = {service:?}"))
+            }
+            Self::ForeignService { .. } => "a trigger runs a service of its own tenant; correct tenant or service".to_owned(),
+            Self::SharedWithOwner { .. } => "the owner needs no share; remove it".to_owned(),
+            Self::RetryDelays { .. } => "make the longest delay at least as long as the first".to_owned(),
+            Self::TooManyBindings { .. } => format!("keep the sum within {}", crate::limits::BINDINGS.max),
+            Self::Manifest { .. } => "correct the manifest, or name another one with manifest = \"bridge.yaml\" in [engine]".to_owned(),
+            Self::Component { .. } => "build it, or correct the path (it is relative to the configuration file)".to_owned(),
+            Self::SocketPath { .. } => "choose a data_dir with a shorter path".to_owned(),
+        }
+    }
+}
+
+fn meant(nearest: Option<&str>) -> Option<String> {
+    nearest.map(|word| format!("did you mean {word:?}?"))
+}
+
+/// What is allowed and still worth knowing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Caution {
+    #[error(
+        "operation_timeout_millis of trigger {trigger:?} is {millis}: below 500 the 50 ms kept for settling are more than a tenth of it"
+    )]
+    ShortOperation { trigger: String, millis: u64 },
+    #[error("wall_time_millis of trigger {trigger:?} is {millis} and will be cut to {cut_to}, so that its outcome can be settled in time")]
+    WallTimeCut { trigger: String, millis: u64, cut_to: u64 },
+    #[error("topic {topic:?} is shared between tenants, which the embedded engine allows and NATS does not")]
+    ShareCannotMove { topic: String },
+    #[error("service {service:?} may publish to topic {topic:?}, which also wakes it: each event can make another, without end")]
+    Loop { service: String, topic: String },
+}
+
+impl Caution {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::ShortOperation { .. } => "short-operation-timeout",
+            Self::WallTimeCut { .. } => "wall-time-cut",
+            Self::ShareCannotMove { .. } => "share-cannot-move",
+            Self::Loop { .. } => "publishes-to-its-own-topic",
+        }
+    }
+
+    fn next_step(&self) -> String {
+        match self {
+            Self::ShortOperation { .. } => "use at least 500".to_owned(),
+            Self::WallTimeCut { cut_to, .. } => format!("lower it to {cut_to}, or raise operation_timeout_millis"),
+            Self::ShareCannotMove { .. } => "give the other tenant a topic of its own before moving to a cluster".to_owned(),
+            Self::Loop { .. } => "publish to another topic unless this is meant".to_owned(),
+        }
+    }
+}
+
+/// A problem or a warning with its place in the file, ready to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct PlacedProblem {
+    /// The file as the operator named it.
+    pub(crate) file: String,
+    /// Line from 1; `None`: the file as a whole.
+    pub(crate) line: Option<usize>,
+    /// Column from 1, in characters.
+    pub(crate) column: Option<usize>,
+    /// Name for machines.
+    pub(crate) kind: &'static str,
+    /// What is wrong.
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) next: String,
+}
+
+/// A warning is shown like a problem and stops nothing.
+pub(crate) type Warning = PlacedProblem;
+
+impl PlacedProblem {
+    fn new(path: &Path, place: Option<Place>, kind: &'static str, message: String, next: String) -> Self {
+        let file = path.display().to_string();
+        Self { file, line: place.map(|place| place.line), column: place.map(|place| place.column), kind, message, next }
+    }
+
+    pub(super) fn of(path: &Path, text: &str, problem: &Problem) -> Self {
+        let place = problem.at.map(|at| Place::of(text, at));
+        Self::new(path, place, problem.fault.kind(), problem.fault.to_string(), problem.fault.next_step())
+    }
+
+    pub(super) fn caution(path: &Path, text: &str, at: usize, caution: &Caution) -> Self {
+        Self::new(path, Some(Place::of(text, at)), caution.kind(), caution.to_string(), caution.next_step())
+    }
+}
+
+impl fmt::Display for PlacedProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if let (Some(line), Some(column)) = (self.line, self.column) {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}; {}", self.message, self.next)
+    }
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is not a valid configuration ({} problem{})", path.display(), problems.len(), if problems.len() == 1 { "" } else { "s" })]
+pub(crate) struct ConfigError {
+    /// The file.
+    pub(crate) path: PathBuf,
+    /// Every problem found, in the order of the file.
+    pub(crate) problems: Vec<PlacedProblem>,
+}

@@ -1,0 +1,151 @@
+//! What a valid configuration says. Every name is parsed, every number in its range, every reference resolved, every path joined to
+//! the folder of the file.
+
+use std::path::PathBuf;
+
+use latent_bridge::BridgeManifest;
+use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ServiceName, TenantId, TopicName};
+
+/// The whole file.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// Where it was read from, as the operator named it.
+    pub(crate) path: PathBuf,
+    /// `[node]` and `[limits]`.
+    pub(crate) node: NodeConfig,
+    /// `[engine]`.
+    pub(crate) engine: EngineConfig,
+    /// `[[topic]]`, in the order of the file, names unique.
+    pub(crate) topics: Vec<TopicConfig>,
+    /// `[[service]]`, in the order of the file, names unique.
+    pub(crate) services: Vec<ServiceConfig>,
+    /// `[[trigger]]`, in the order of the file, ids unique.
+    pub(crate) triggers: Vec<TriggerConfig>,
+}
+
+/// The node itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NodeConfig {
+    /// Name in status and logs.
+    pub(crate) name: String,
+    /// Everything the node keeps lies below it.
+    pub(crate) data_dir: PathBuf,
+    /// Activations at once; `None`: twice the number of cores.
+    pub(crate) cells: Option<u64>,
+    /// How long a stopping node waits for running activations.
+    pub(crate) drain_millis: u64,
+}
+
+/// The log behind the topics.
+#[derive(Debug, Clone)]
+pub(crate) enum EngineConfig {
+    /// On this machine, in the node's data directory.
+    Embedded {
+        /// The manifest, read and valid.
+        manifest: BridgeManifest,
+        /// Where it was read from; schema references are relative to its folder.
+        manifest_path: PathBuf,
+    },
+}
+
+/// A topic and its owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TopicConfig {
+    /// A topic of the manifest.
+    pub(crate) name: TopicName,
+    /// Its one owner.
+    pub(crate) tenant: TenantId,
+    /// What other tenants may do with it.
+    pub(crate) shares: Vec<Share>,
+}
+
+/// One other tenant's rights on a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// The other tenant.
+    pub(crate) tenant: TenantId,
+    /// At least one right.
+    pub(crate) may: Vec<SharePermission>,
+}
+
+/// A right on a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SharePermission {
+    /// Its functions may publish there.
+    Publish,
+    /// Its triggers may be woken from there.
+    Subscribe,
+}
+
+impl SharePermission {
+    /// The word of the configuration.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Subscribe => "subscribe",
+        }
+    }
+}
+
+/// A component and what it may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServiceConfig {
+    /// Name, unique in the file.
+    pub(crate) name: ServiceName,
+    /// The tenant it runs for.
+    pub(crate) tenant: TenantId,
+    /// The component's file.
+    pub(crate) component: PathBuf,
+    /// One for each capability granted.
+    pub(crate) grants: Vec<Grant>,
+}
+
+/// One capability and where it may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// The imported interface.
+    pub(crate) capability: ContractName,
+    /// Topics that may be published to; at least one, each open to the service's tenant.
+    pub(crate) topics: Vec<LogicalTopic>,
+}
+
+/// Where a new binding begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum StartPosition {
+    /// With the oldest event that is kept.
+    #[default]
+    Earliest,
+    /// With the first event appended after it was first seen.
+    Latest,
+}
+
+/// Which function wakes for which topic, and how often it is tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TriggerConfig {
+    /// Id, unique in the file.
+    pub(crate) id: BindingId,
+    /// The tenant of its service.
+    pub(crate) tenant: TenantId,
+    /// A `[[service]]` of that tenant.
+    pub(crate) service: ServiceName,
+    /// A `[[topic]]` open to that tenant.
+    pub(crate) topic: TopicName,
+    /// Exported interface; `latent:events/handler@0.2.0` unless said.
+    pub(crate) contract: ContractName,
+    /// Function in it; `handle` unless said.
+    pub(crate) function: FunctionName,
+    /// Runs of one event, the first included.
+    pub(crate) max_deliveries: u32,
+    /// Events of one partition running at once.
+    pub(crate) max_in_flight: u32,
+    /// Delay before the second run; doubles with each further one.
+    pub(crate) retry_delay_millis: u64,
+    /// The longest delay, at least `retry_delay_millis`.
+    pub(crate) retry_delay_max_millis: u64,
+    /// The one deadline of a delivery, settling included.
+    pub(crate) operation_timeout_millis: u64,
+    /// Where a new binding begins.
+    pub(crate) start: StartPosition,
+    /// What one activation may use, as configured: the host cuts its wall time to the deadline less the settle margin.
+    pub(crate) budget: Budget,
+}

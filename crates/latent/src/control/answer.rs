@@ -1,0 +1,246 @@
+//! From a request to its answer. Used by the socket and by commands that have the directory to themselves.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use latent_bridge::{BusError, EventBus, HeadContent, PublishResult, RecordHead};
+use latent_core::{Offset, Partition, Ticket, Uid};
+
+use super::protocol::{Answer, Bounds, Event, Fault, NewEvent, Placed, Published, Request, TopicInfo};
+use super::target::{ControlTarget, TriggerStatus};
+use crate::limits;
+
+/// Answers one request. Nothing in it blocks the calling thread: publications are handed over and awaited; everything else, reads of
+/// the log among it, runs on a thread that may block.
+pub(crate) async fn answer(target: &Arc<dyn ControlTarget>, request: Request) -> Answer {
+    if let Request::Publish { topic, events } = request {
+        return publish(&*target.bus(), &topic, events).await;
+    }
+    let target = Arc::clone(target);
+    let answered = tokio::task::spawn_blocking(move || answer_blocking(&*target, request)).await;
+    let failed = |_| Answer::Fault(Fault::refused("node", "the node failed while it answered; its log says why".to_owned()));
+    answered.unwrap_or_else(failed)
+}
+
+fn answer_blocking(target: &dyn ControlTarget, request: Request) -> Answer {
+    read(target, request).unwrap_or_else(|error| Answer::Fault(Fault::from(&error)))
+}
+
+fn read(target: &dyn ControlTarget, request: Request) -> Result<Answer, BusError> {
+    let bus = target.bus();
+    Ok(match request {
+        Request::Ping => Answer::Node(target.node_info()),
+        Request::Topics => Answer::Topics(topics(&*bus)?),
+        Request::Bounds { topic, partition } => {
+            let (first, next) = bus.bounds(&topic, Partition(partition))?;
+            Answer::Bounds(Bounds { first: first.0, next: next.0 })
+        }
+        Request::Fetch { topic, partition, offset, max } => {
+            Answer::Events(fetch(&*bus, &topic, Range { partition: Partition(partition), offset: Offset(offset), max })?)
+        }
+        Request::Find { topic, key, uid } => {
+            let found = bus.submit_find(&topic, &key, &Uid::parse(&uid)?).wait()?;
+            Answer::Found(found.map(Placed::from))
+        }
+        Request::TriggerStatus { after } => page_of_statuses(target.trigger_status(), after.as_deref()),
+        Request::Summary => Answer::Summary(target.node_summary()),
+        Request::Publish { .. } => return Err(BusError::NotSent { reason: "publications are handed over, not read".to_owned() }),
+    })
+}
+
+fn topics(bus: &dyn EventBus) -> Result<Vec<TopicInfo>, BusError> {
+    let describe = |topic: String| {
+        let partitions = bus.partitions(&topic)?;
+        let mut events = 0_u64;
+        for partition in 0..partitions {
+            let (first, next) = bus.bounds(&topic, Partition(partition))?;
+            events = events.saturating_add(next.0.saturating_sub(first.0));
+        }
+        Ok(TopicInfo { topic, partitions, events })
+    };
+    bus.topics().into_iter().map(describe).collect()
+}
+
+/// Hands records over in order and stops at the first that finds the log full: a later one of the same key must not overtake it.
+async fn publish(bus: &dyn EventBus, topic: &str, events: Vec<NewEvent>) -> Answer {
+    if let Err(error) = limits::PUBLISH_BATCH_RECORDS.check((events.len() as u64).max(limits::PUBLISH_BATCH_RECORDS.min)) {
+        return Answer::Fault(Fault::refused("out-of-range", error.to_string()));
+    }
+    let mut handed_over = Vec::with_capacity(events.len());
+    let mut busy = false;
+    for event in events {
+        let submitted = if busy { Submitted::NotTried } else { submit(bus, topic, event) };
+        busy |= matches!(&submitted, Submitted::Done(Err(BusError::Busy { .. })));
+        handed_over.push(submitted);
+    }
+    let mut results = Vec::with_capacity(handed_over.len());
+    for submitted in handed_over {
+        results.push(match submitted {
+            Submitted::NotTried => Published::Fault(Fault::behind_a_busy_one()),
+            Submitted::Done(result) => published(result),
+            Submitted::Pending(ticket) => published(ticket.await),
+        });
+    }
+    Answer::Published(results)
+}
+
+enum Submitted {
+    NotTried,
+    Done(PublishResult),
+    Pending(Ticket<PublishResult>),
+}
+
+fn submit(bus: &dyn EventBus, topic: &str, event: NewEvent) -> Submitted {
+    let record = match event.into_record() {
+        Ok(record) => record,
+        Err(error) => return Submitted::Done(Err(error)),
+    };
+    let mut ticket = bus.submit_record(topic, record);
+    // A refusal at the door is ready at once; nobody needs to be woken for it.
+    match Pin::new(&mut ticket).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Submitted::Done(result),
+        Poll::Pending => Submitted::Pending(ticket),
+    }
+}
+
+fn published(result: PublishResult) -> Published {
+    match result {
+        Ok(ack) => Published::Stored(ack.into()),
+        Err(error) => Published::Fault(Fault::from(&error)),
+    }
+}
+
+struct Range {
+    partition: Partition,
+    offset: Offset,
+    max: u64,
+}
+
+/// A page that fits an answer. The heads tell how much is read, so that no more payload is loaded than is sent.
+fn fetch(bus: &dyn EventBus, topic: &str, range: Range) -> Result<Vec<Event>, BusError> {
+    let max = usize::try_from(range.max).unwrap_or(usize::MAX).min(limits::FETCH_PAGE_RECORDS.max_usize());
+    let heads = bus.submit_heads(topic, range.partition, range.offset, max).wait()?;
+    let records = bus.submit_fetch(topic, range.partition, range.offset, fitting(&heads)).wait()?;
+    Ok(records.into_iter().map(Event::from).collect())
+}
+
+/// How many records fit a page: at least one, if there is one.
+fn fitting(heads: &[RecordHead]) -> usize {
+    let mut bytes = 0_u64;
+    let fits = |head: &&RecordHead| {
+        let own = match &head.content {
+            HeadContent::Readable { key, payload_bytes } => payload_bytes.saturating_add(key.len() as u64),
+            HeadContent::Damaged => 0,
+        };
+        bytes = bytes.saturating_add(own);
+        bytes <= limits::FETCH_PAGE_BYTES.max
+    };
+    heads.iter().take_while(fits).count().max(heads.len().min(1))
+}
+
+fn page_of_statuses(statuses: Vec<TriggerStatus>, after: Option<&str>) -> Answer {
+    let mut rest: Vec<_> = statuses.into_iter().filter(|status| after.is_none_or(|after| *status.id > *after)).collect();
+    let page = limits::STATUS_PAGE.max_usize();
+    let more = rest.len() > page;
+    rest.truncate(page);
+    Answer::Statuses { statuses: rest.into_iter().map(TriggerStatus::bounded).collect(), more }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use latent_bridge::{AppendWatcher, PublishAck};
+    use latent_core::{NewRecord, StoredRecord};
+
+    use super::super::protocol::Payload;
+    use super::*;
+
+    fn head(payload_bytes: u64) -> RecordHead {
+        RecordHead { offset: Offset(0), content: HeadContent::Readable { key: String::new(), payload_bytes } }
+    }
+
+    #[test]
+    fn a_page_holds_what_fits_and_at_least_one_record() {
+        let half = limits::FETCH_PAGE_BYTES.max / 2;
+        let cases: [(&[u64], usize); 7] = [
+            (&[], 0),
+            (&[half * 4, 1], 1),
+            (&[half, half - 1], 2),
+            (&[half, half], 2),
+            (&[half, half + 1], 1),
+            (&[0, 0, half, half], 4),
+            (&[half, half, 1], 2),
+        ];
+        for (sizes, expected) in cases {
+            let heads: Vec<_> = sizes.iter().copied().map(head).collect();
+            assert_eq!(fitting(&heads), expected, "{sizes:?}");
+        }
+    }
+
+    /// A log that is full once, at its second record.
+    #[derive(Default)]
+    struct FullOnce {
+        offered: Mutex<Vec<String>>,
+    }
+
+    impl EventBus for FullOnce {
+        fn submit_record(&self, topic: &str, record: NewRecord) -> Ticket<PublishResult> {
+            let mut offered = self.offered.lock().unwrap();
+            let uid = record.uid.map(|uid| uid.as_str().to_owned()).unwrap_or_default();
+            offered.push(uid.clone());
+            Ticket::ready(match offered.len() {
+                2 => Err(BusError::Busy { limit: "log_queue_records" }),
+                count => Ok(PublishAck { topic: topic.to_owned(), partition: 0, offset: count as u64, uid, duplicate: false }),
+            })
+        }
+
+        fn submit_fetch(&self, _: &str, _: Partition, _: Offset, _: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>> {
+            Ticket::ready(Ok(Vec::new()))
+        }
+
+        fn submit_heads(&self, _: &str, _: Partition, _: Offset, _: usize) -> Ticket<Result<Vec<RecordHead>, BusError>> {
+            Ticket::ready(Ok(Vec::new()))
+        }
+
+        fn submit_find(&self, _: &str, _: &str, _: &Uid) -> Ticket<Result<Option<PublishAck>, BusError>> {
+            Ticket::ready(Ok(None))
+        }
+
+        fn partitions(&self, _: &str) -> Result<u32, BusError> {
+            Ok(1)
+        }
+
+        fn topics(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn bounds(&self, _: &str, _: Partition) -> Result<(Offset, Offset), BusError> {
+            Ok((Offset(0), Offset(0)))
+        }
+
+        fn watch_appends(&self, _: Arc<dyn AppendWatcher>) {}
+    }
+
+    #[test]
+    fn nothing_overtakes_an_event_that_found_the_log_full() {
+        let bus = FullOnce::default();
+        let event = |uid: &str| NewEvent {
+            uid: Some(uid.to_owned()),
+            key: "k".to_owned(),
+            media_type: "a/b".to_owned(),
+            attributes: Vec::new(),
+            payload: Payload(uid.to_owned().into()),
+        };
+        let mut published = Box::pin(publish(&bus, "t", ["a", "b", "c", "d"].map(event).to_vec()));
+        let Poll::Ready(Answer::Published(results)) = published.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("every ticket is ready")
+        };
+        let busy: Vec<_> = results.iter().map(|result| matches!(result, Published::Fault(fault) if fault.is_busy())).collect();
+        assert_eq!(busy, [false, true, true, true]);
+        drop(published);
+        assert_eq!(*bus.offered.lock().unwrap(), ["a", "b"], "the later ones were not even offered");
+    }
+}

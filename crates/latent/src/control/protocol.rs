@@ -1,0 +1,369 @@
+//! The words of the control protocol. Unknown fields are refused on both sides; another version is told apart before anything else.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use latent_bridge::{BusError, PublishAck};
+use latent_core::{Attributes, MediaType, NewRecord, StoredRecord, Uid};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::target::{NodeSummary, TriggerStatus};
+
+/// The one version spoken.
+pub(super) const VERSION: u32 = 1;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// Who is there?
+    Ping,
+    /// Every topic of the log.
+    Topics,
+    /// Where a partition begins and ends.
+    Bounds {
+        /// Topic.
+        topic: String,
+        /// Partition.
+        partition: u32,
+    },
+    /// Publish in order; one result for each. At most `publish_batch_records`.
+    Publish {
+        /// Topic.
+        topic: String,
+        /// The events.
+        events: Vec<NewEvent>,
+    },
+    /// Events from an offset on. Fewer than `max` may come although more are there.
+    Fetch {
+        /// Topic.
+        topic: String,
+        /// Partition.
+        partition: u32,
+        /// First offset wanted.
+        offset: u64,
+        /// At most so many; cut to `fetch_page_records`.
+        max: u64,
+    },
+    /// Where the event with this uid lies.
+    Find {
+        /// Topic.
+        topic: String,
+        /// Its key; engines that know uids by topic do not need it.
+        key: String,
+        /// The uid.
+        uid: String,
+    },
+    /// Bindings by id, a page at a time.
+    TriggerStatus {
+        /// Only those after this id.
+        after: Option<String>,
+    },
+    /// The node's counters.
+    Summary,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Answer {
+    /// To [`Request::Ping`].
+    Node(NodeInfo),
+    /// To [`Request::Topics`].
+    Topics(Vec<TopicInfo>),
+    /// To [`Request::Bounds`].
+    Bounds(Bounds),
+    /// To [`Request::Publish`], in its order.
+    Published(Vec<Published>),
+    /// To [`Request::Fetch`]; empty past the end.
+    Events(Vec<Event>),
+    /// To [`Request::Find`]; `None` is certain.
+    Found(Option<Placed>),
+    /// To [`Request::TriggerStatus`].
+    Statuses {
+        /// The page.
+        statuses: Vec<TriggerStatus>,
+        /// True when there are more after the last one.
+        more: bool,
+    },
+    /// To [`Request::Summary`].
+    Summary(NodeSummary),
+    /// The request could not be fulfilled.
+    Fault(Fault),
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeInfo {
+    /// Its configured name.
+    pub(crate) name: String,
+    /// Version of the program.
+    pub(crate) version: String,
+    /// Its process.
+    pub(crate) pid: u32,
+    /// `embedded`.
+    pub(crate) engine: String,
+}
+
+/// A topic of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TopicInfo {
+    /// Name.
+    pub(crate) topic: String,
+    /// Partitions.
+    pub(crate) partitions: u32,
+    /// Offsets between beginning and end, over all partitions.
+    pub(crate) events: u64,
+}
+
+/// Beginning and end of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bounds {
+    /// First readable offset.
+    pub(crate) first: u64,
+    /// The offset the next event will get.
+    pub(crate) next: u64,
+}
+
+/// An event to publish.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewEvent {
+    /// Stable identity; none: the log mints one.
+    pub(crate) uid: Option<String>,
+    /// Key, empty for none.
+    pub(crate) key: String,
+    /// Media type.
+    pub(crate) media_type: String,
+    /// Attributes in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) attributes: Vec<(String, String)>,
+    /// The payload.
+    pub(crate) payload: Payload,
+}
+
+impl NewEvent {
+    /// The record it stands for.
+    ///
+    /// # Errors
+    /// [`BusError::Rejected`] naming the rule it breaks.
+    pub(super) fn into_record(self) -> Result<NewRecord, BusError> {
+        let uid = self.uid.as_deref().map(Uid::parse).transpose()?;
+        let attributes = Attributes::parse(self.attributes)?;
+        Ok(NewRecord::new(uid, &self.key, MediaType::parse(&self.media_type)?, attributes, self.payload.0)?)
+    }
+}
+
+/// A stored event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Event {
+    /// Partition.
+    pub(crate) partition: u32,
+    /// Offset in it.
+    pub(crate) offset: u64,
+    /// Uid.
+    pub(crate) uid: String,
+    /// Key, empty for none.
+    pub(crate) key: String,
+    /// Media type.
+    pub(crate) media_type: String,
+    /// Attributes in order.
+    pub(crate) attributes: Vec<(String, String)>,
+    /// The payload.
+    pub(crate) payload: Payload,
+    /// When the log took it, in milliseconds since 1970.
+    pub(crate) stored_at: u64,
+}
+
+impl From<StoredRecord> for Event {
+    fn from(stored: StoredRecord) -> Self {
+        let record = stored.record;
+        Self {
+            partition: stored.partition.0,
+            offset: stored.offset.0,
+            uid: record.uid.as_str().to_owned(),
+            key: record.key,
+            media_type: record.media_type.as_str().to_owned(),
+            attributes: record.attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            payload: Payload(record.payload),
+            stored_at: record.stored_at.0,
+        }
+    }
+}
+
+/// Payload bytes; base64 on the wire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Payload(pub(crate) Bytes);
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        STANDARD.decode(text.as_bytes()).map(|bytes| Self(bytes.into())).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Where an event lies: also the document that `publish --json` prints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Placed {
+    /// Topic.
+    pub(crate) topic: String,
+    /// Partition.
+    pub(crate) partition: u32,
+    /// Offset in it.
+    pub(crate) offset: u64,
+    /// Uid.
+    pub(crate) uid: String,
+    /// True when the log already had it.
+    pub(crate) duplicate: bool,
+}
+
+impl From<PublishAck> for Placed {
+    fn from(ack: PublishAck) -> Self {
+        Self { topic: ack.topic, partition: ack.partition, offset: ack.offset, uid: ack.uid, duplicate: ack.duplicate }
+    }
+}
+
+/// What became of one event of [`Request::Publish`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Published {
+    /// It is durable.
+    Stored(Placed),
+    /// It is not, or may not be.
+    Fault(Fault),
+}
+
+/// Why not: the error form of every machine-readable document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fault {
+    /// A name of `docs/errors.md`.
+    pub(crate) kind: String,
+    /// The same call can never succeed.
+    pub(crate) permanent: bool,
+    /// It may have happened.
+    pub(crate) uncertain: bool,
+    /// In words.
+    pub(crate) message: String,
+    /// Where reading can go on after a damaged record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) continue_at: Option<u64>,
+}
+
+/// Kind of a log that is full for the moment.
+const BUSY: &str = "busy";
+
+impl Fault {
+    /// What can never succeed and was refused before the log saw it: a request, a line.
+    pub(crate) fn refused(kind: &str, message: String) -> Self {
+        Self { kind: kind.to_owned(), permanent: true, uncertain: false, message, continue_at: None }
+    }
+
+    /// Not tried, because the log was busy with an earlier event of the same batch.
+    pub(super) fn behind_a_busy_one() -> Self {
+        let message = "busy: an earlier event of the batch found the log busy; nothing was taken".to_owned();
+        Self { kind: BUSY.to_owned(), permanent: false, uncertain: false, message, continue_at: None }
+    }
+
+    /// Handed over, and the answer never came.
+    pub(crate) fn unanswered(reason: &str) -> Self {
+        let message = format!("uncertain: the event may be stored ({reason}); publish it again with the same uid to learn");
+        Self { kind: "uncertain".to_owned(), permanent: false, uncertain: true, message, continue_at: None }
+    }
+
+    /// True when the log was full and took nothing.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.kind == BUSY
+    }
+}
+
+impl From<&BusError> for Fault {
+    fn from(error: &BusError) -> Self {
+        let continue_at = if let BusError::Unreadable { offset, .. } = error { offset.checked_add(1) } else { None };
+        let (permanent, uncertain) = (error.is_permanent(), error.is_uncertain());
+        Self { kind: error.kind().to_owned(), permanent, uncertain, message: error.to_string(), continue_at }
+    }
+}
+
+/// A request or an answer on the wire.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestLine {
+    version: u32,
+    request: Request,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnswerLine {
+    version: u32,
+    answer: Answer,
+}
+
+#[derive(Deserialize)]
+struct VersionAlone {
+    version: Option<u32>,
+}
+
+/// Why a line is not of this protocol.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ProtocolError {
+    /// Not the JSON of a line.
+    #[error("the line is not understood: {0}")]
+    Malformed(String),
+    /// Another version.
+    #[error("the line has version {0}, and this program speaks version {VERSION}")]
+    Version(u32),
+}
+
+impl ProtocolError {
+    /// The name used in machine-readable output and `docs/errors.md`.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "control-malformed",
+            Self::Version(_) => "control-version",
+        }
+    }
+}
+
+fn decode<T: for<'de> Deserialize<'de>>(line: &[u8]) -> Result<T, ProtocolError> {
+    let malformed = |error: serde_json::Error| ProtocolError::Malformed(error.to_string());
+    let version = serde_json::from_slice::<VersionAlone>(line).map_err(malformed)?.version;
+    match version {
+        Some(VERSION) => serde_json::from_slice(line).map_err(malformed),
+        Some(other) => Err(ProtocolError::Version(other)),
+        None => Err(ProtocolError::Malformed("the field `version` is missing".to_owned())),
+    }
+}
+
+pub(super) fn decode_request(line: &[u8]) -> Result<Request, ProtocolError> {
+    decode::<RequestLine>(line).map(|line| line.request)
+}
+
+pub(super) fn decode_answer(line: &[u8]) -> Result<Answer, ProtocolError> {
+    decode::<AnswerLine>(line).map(|line| line.answer)
+}
+
+pub(super) fn encode_request(request: Request) -> Vec<u8> {
+    encode(&RequestLine { version: VERSION, request })
+}
+
+pub(super) fn encode_answer(answer: Answer) -> Vec<u8> {
+    encode(&AnswerLine { version: VERSION, answer })
+}
+
+/// None of these types can fail to encode: no map with other keys than text, no number JSON lacks (a NaN becomes null).
+fn encode(line: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(line).unwrap_or_default()
+}

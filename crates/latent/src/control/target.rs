@@ -1,0 +1,157 @@
+//! What a node offers to its control socket.
+
+use std::sync::Arc;
+
+use latent_bridge::EventBus;
+use serde::{Deserialize, Serialize};
+
+use super::protocol::NodeInfo;
+use crate::limits;
+
+/// A node, running or stopped, as commands see it.
+///
+/// The three reports are called on threads that may block, never on an executor's; they should still answer from memory.
+pub(crate) trait ControlTarget: Send + Sync + 'static {
+    /// The log.
+    fn bus(&self) -> Arc<dyn EventBus>;
+    /// Who answers.
+    fn node_info(&self) -> NodeInfo;
+    /// Every binding, ordered by id.
+    fn trigger_status(&self) -> Vec<TriggerStatus>;
+    /// Counters since the node started.
+    fn node_summary(&self) -> NodeSummary;
+}
+
+/// What a binding is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum BindingState {
+    /// Nothing to do.
+    Idle,
+    /// Events are running or about to.
+    Busy,
+    /// As many events are unsettled as it looks at.
+    Saturated,
+    /// Only delayed retries are left.
+    Delayed,
+    /// There is work and nothing moves.
+    Stalled,
+    /// The broker has given up on an event. Never on the embedded engine.
+    Stranded,
+    /// The node is not running.
+    Stopped,
+}
+
+impl BindingState {
+    /// The word of status documents.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Busy => "busy",
+            Self::Saturated => "saturated",
+            Self::Delayed => "delayed",
+            Self::Stalled => "stalled",
+            Self::Stranded => "stranded",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// One binding over all partitions of its topic. The first ten fields are the stable document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TriggerStatus {
+    /// Id of the trigger.
+    pub(crate) id: String,
+    /// `embedded`.
+    pub(crate) engine: String,
+    /// What it is doing: the most telling state of its partitions.
+    pub(crate) state: BindingState,
+    /// Events not settled yet, those in flight and delayed included.
+    pub(crate) pending: u64,
+    /// Of them, started and not settled.
+    pub(crate) unacknowledged: u64,
+    /// Of them, waiting for a retry.
+    pub(crate) delayed: u64,
+    /// Events parked in a dead-letter topic.
+    pub(crate) dead_lettered: u64,
+    /// Kind of the last activation's outcome.
+    pub(crate) last_outcome: Option<String>,
+    /// When the last activation started, in milliseconds since 1970.
+    pub(crate) last_delivery_at: Option<u64>,
+    /// When the nearest retry is due, in milliseconds since 1970.
+    pub(crate) next_attempt_at: Option<u64>,
+    /// The topic it reads.
+    pub(crate) topic: String,
+    /// Partitions of the topic.
+    pub(crate) partitions: u32,
+    /// Events settled since the node started.
+    pub(crate) settled: u64,
+    /// Of them, terminated: refused by the function, or out of attempts.
+    pub(crate) terminated: u64,
+    /// Of the terminated, those whose attempts were used up.
+    pub(crate) exhausted: u64,
+    /// Events that retention removed before they were settled.
+    pub(crate) expired_unread: u64,
+    /// The last failure in words, cut to `status_text_chars`.
+    pub(crate) last_error: Option<String>,
+}
+
+impl TriggerStatus {
+    /// This status with its free text within bounds.
+    pub(super) fn bounded(mut self) -> Self {
+        let chars_max = limits::STATUS_TEXT_CHARS.max_usize();
+        self.last_error = self.last_error.map(|text| text.chars().take(chars_max).collect());
+        self
+    }
+}
+
+/// Counters of a node since it started.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeSummary {
+    /// Activations by how they ended.
+    pub(crate) activations: ActivationCounts,
+    /// Events acknowledged or terminated.
+    pub(crate) events_settled: u64,
+    /// Publications of functions by how they ended.
+    pub(crate) publications: PublicationCounts,
+    /// From append to settlement; `None` before the first settlement.
+    pub(crate) append_to_settled_ms: Option<LatencyMillis>,
+}
+
+/// Activations by how they ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ActivationCounts {
+    /// The function said yes.
+    pub(crate) success: u64,
+    /// The function refused the event for good.
+    pub(crate) rejected: u64,
+    /// Everything else: retries asked for, traps, exhausted budgets, timeouts.
+    pub(crate) failed: u64,
+}
+
+/// Publications by how they ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PublicationCounts {
+    /// With a receipt, duplicates included.
+    pub(crate) receipts: u64,
+    /// Of the receipts, those the log already had.
+    pub(crate) duplicates: u64,
+    /// Certainly not stored.
+    pub(crate) failures: u64,
+    /// May be stored.
+    pub(crate) uncertain: u64,
+}
+
+/// Two percentiles in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LatencyMillis {
+    /// Half are at most this.
+    pub(crate) p50: f64,
+    /// 99 of 100 are at most this.
+    pub(crate) p99: f64,
+}

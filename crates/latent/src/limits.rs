@@ -1,0 +1,176 @@
+//! Bounds of the configuration, the control socket and the bulk commands.
+//!
+//! A limit whose smallest and largest value are equal cannot be configured: it is part of a protocol or guards this process.
+
+use latent_core::Limit;
+
+/// Text of the configuration file.
+pub(crate) const CONFIG_FILE_BYTES: Limit = Limit {
+    name: "config_file_bytes",
+    unit: "bytes",
+    default: 1_048_576,
+    min: 1_048_576,
+    max: 1_048_576,
+    bounds: "text of one configuration file",
+};
+/// Ordered bindings of one configuration.
+pub(crate) const BINDINGS: Limit = Limit {
+    name: "bindings",
+    unit: "count",
+    default: 65_536,
+    min: 65_536,
+    max: 65_536,
+    bounds: "bindings of a node on the embedded engine; a trigger counts once for each partition of its topic",
+};
+
+/// Time to let running work end when the node stops.
+pub(crate) const DRAIN_MILLIS: Limit = Limit {
+    name: "drain_millis",
+    unit: "ms",
+    default: 10_000,
+    min: 0,
+    max: 600_000,
+    bounds: "time a stopping node waits for running activations",
+};
+
+/// Bytes of a Unix socket's path.
+pub(crate) const SOCKET_PATH_BYTES: Limit =
+    Limit { name: "socket_path_bytes", unit: "bytes", default: 103, min: 103, max: 103, bounds: "path of the control socket" };
+/// One line of the control protocol, its line break not counted.
+pub(crate) const CONTROL_LINE_BYTES: Limit = Limit {
+    name: "control_line_bytes",
+    unit: "bytes",
+    default: 4_194_304,
+    min: 4_194_304,
+    max: 4_194_304,
+    bounds: "one request or answer on the control socket",
+};
+/// Connections served at once.
+pub(crate) const CONTROL_CONNECTIONS: Limit = Limit {
+    name: "control_connections",
+    unit: "count",
+    default: 16,
+    min: 16,
+    max: 16,
+    bounds: "open connections of the control socket; one more is told so and closed",
+};
+/// Time a connection may be silent, or take for one line.
+pub(crate) const CONTROL_IDLE_MILLIS: Limit = Limit {
+    name: "control_idle_millis",
+    unit: "ms",
+    default: 30_000,
+    min: 10,
+    max: 30_000,
+    bounds: "time the control socket waits for one whole request, and for its answer to be taken",
+};
+/// Time a client waits for an answer.
+pub(crate) const CONTROL_ANSWER_MILLIS: Limit = Limit {
+    name: "control_answer_millis",
+    unit: "ms",
+    default: 30_000,
+    min: 10,
+    max: 30_000,
+    bounds: "time a command waits for the running node to answer one request",
+};
+/// Time a client waits for the first answer.
+pub(crate) const CONTROL_GREETING_MILLIS: Limit = Limit {
+    name: "control_greeting_millis",
+    unit: "ms",
+    default: 5_000,
+    min: 5_000,
+    max: 5_000,
+    bounds: "time a command waits for a running node to say that it is there",
+};
+/// Time a command waits for a node that holds the lock and has no socket yet.
+pub(crate) const NODE_START_MILLIS: Limit = Limit {
+    name: "node_start_millis",
+    unit: "ms",
+    default: 3_000,
+    min: 0,
+    max: 3_000,
+    bounds: "time a command waits for a starting node, and a starting node for a short command, that has the directory",
+};
+/// Statuses in one answer.
+pub(crate) const STATUS_PAGE: Limit =
+    Limit { name: "status_page", unit: "count", default: 512, min: 1, max: 512, bounds: "trigger statuses in one answer" };
+/// Characters of the last error in a status.
+pub(crate) const STATUS_TEXT_CHARS: Limit = Limit {
+    name: "status_text_chars",
+    unit: "chars",
+    default: 500,
+    min: 500,
+    max: 500,
+    bounds: "text of the last error in a trigger's status",
+};
+
+/// Records of one batch.
+pub(crate) const PUBLISH_BATCH_RECORDS: Limit = Limit {
+    name: "publish_batch_records",
+    unit: "count",
+    default: 256,
+    min: 1,
+    max: 256,
+    bounds: "records one bulk publication hands over before it waits for their results",
+};
+/// Payload bytes of one batch.
+pub(crate) const PUBLISH_BATCH_BYTES: Limit = Limit {
+    name: "publish_batch_bytes",
+    unit: "bytes",
+    default: 1_048_576,
+    min: 524_288,
+    max: 1_048_576,
+    bounds: "keys and payloads one bulk publication hands over before it waits, unless a single record is larger",
+};
+/// Time a bulk publication waits for a busy log.
+pub(crate) const BUSY_WAIT_MILLIS: Limit = Limit {
+    name: "busy_wait_millis",
+    unit: "ms",
+    default: 60_000,
+    min: 0,
+    max: 60_000,
+    bounds: "time a bulk publication waits for a busy log to take one more record",
+};
+/// Records of one page.
+pub(crate) const FETCH_PAGE_RECORDS: Limit =
+    Limit { name: "fetch_page_records", unit: "count", default: 128, min: 1, max: 128, bounds: "records read from the log at a time" };
+/// Payload bytes of one page.
+pub(crate) const FETCH_PAGE_BYTES: Limit = Limit {
+    name: "fetch_page_bytes",
+    unit: "bytes",
+    default: 1_048_576,
+    min: 524_288,
+    max: 1_048_576,
+    bounds: "keys and payloads in one answer of the running node, unless a single record is larger",
+};
+
+/// Every limit of this crate.
+#[cfg(test)]
+pub(crate) const ALL: &[Limit] = &[
+    CONFIG_FILE_BYTES,
+    BINDINGS,
+    DRAIN_MILLIS,
+    SOCKET_PATH_BYTES,
+    CONTROL_LINE_BYTES,
+    CONTROL_CONNECTIONS,
+    CONTROL_IDLE_MILLIS,
+    CONTROL_ANSWER_MILLIS,
+    CONTROL_GREETING_MILLIS,
+    NODE_START_MILLIS,
+    STATUS_PAGE,
+    STATUS_TEXT_CHARS,
+    PUBLISH_BATCH_RECORDS,
+    PUBLISH_BATCH_BYTES,
+    BUSY_WAIT_MILLIS,
+    FETCH_PAGE_RECORDS,
+    FETCH_PAGE_BYTES,
+];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_default_lies_in_its_range() {
+        for limit in super::ALL {
+            assert!(limit.is_consistent(), "{}", limit.name);
+        }
+    }
+}

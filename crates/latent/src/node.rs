@@ -1,0 +1,147 @@
+//! Assembles a node from a configuration and runs it until it is told to stop.
+//!
+//! `assembly` makes the parts, `reports` says what they do. The order of starting: log, components, bindings, driver, control socket;
+//! of stopping: nothing new is begun, what runs may end within the drain limit, what does not is stopped and stays unsettled, then the
+//! socket closes and the log is released.
+
+mod assembly;
+mod reports;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use latent_bridge::embedded::EngineOptions;
+use latent_bridge::{BusError, EmbeddedBroker};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::access::log_error;
+use crate::config::{Config, EngineConfig};
+use crate::control::{ControlServer, ControlSocket};
+use crate::data_dir::DataDir;
+use crate::error::CliError;
+use crate::limits;
+use crate::output::Output;
+use assembly::Assembly;
+pub(crate) use reports::stopped_status;
+
+/// How often a directory that is in use is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// Runs the node until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`CliError::Value`] for an unusable `LATENT_LOG`, [`CliError::Held`] when another process has the data directory, [`CliError::Log`] and [`CliError::Node`] naming the part that could
+/// not be started. Nothing has been delivered then.
+pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
+    log_to_stderr()?;
+    let dir = DataDir::new(&config.node.data_dir);
+    let log = Arc::new(open_log(&config, &dir)?);
+    if log.recovered_torn_records() > 0 {
+        tracing::warn!(records = log.recovered_torn_records(), "unfinished writes of an earlier process were cut off");
+    }
+    let runtime = Runtime::new().map_err(|error| failed("the node has no runtime", &error, "free threads or file descriptors"))?;
+    let drain = Duration::from_millis(config.node.drain_millis);
+    let assembly = assembly::assemble(config, Arc::clone(&log), runtime.handle())?;
+    let signals = {
+        let _inside = runtime.enter();
+        Signals::listen().map_err(|error| failed("the node cannot listen for signals", &error, "free file descriptors"))?
+    };
+    let socket = {
+        let _inside = runtime.enter();
+        let socket =
+            ControlSocket::bind(&dir, &log).map_err(|error| failed("the control socket cannot be opened", &error, "see the reason"))?;
+        ControlServer::new(socket).map_err(|error| failed("the control socket cannot be served", &error, "free file descriptors"))?
+    };
+    output.text(&format!("latent {} is running; its data is in {}", assembly.name(), dir.log().display()))?;
+    output.flush()?;
+    runtime.block_on(serve(assembly, socket, signals, drain));
+    // What may still block on the log's threads must not keep the process.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    Ok(())
+}
+
+/// Opens the log. A short command may have the directory at this moment, so it is tried for a while.
+fn open_log(config: &Config, dir: &DataDir) -> Result<EmbeddedBroker, CliError> {
+    let EngineConfig::Embedded { manifest, .. } = &config.engine;
+    let give_up = Instant::now() + Duration::from_millis(limits::NODE_START_MILLIS.default);
+    loop {
+        let options = EngineOptions { holder: "latent run".to_owned(), ..EngineOptions::default() };
+        match EmbeddedBroker::open_or_apply_with(dir.log(), manifest, options) {
+            Ok(log) => return Ok(log),
+            Err(BusError::InUse { .. }) if Instant::now() < give_up => std::thread::sleep(RETRY_PAUSE),
+            Err(BusError::InUse { holder, .. }) => {
+                return Err(CliError::Held { dir: dir.log().to_owned(), holder: format!("held by {holder}") });
+            }
+            Err(error) => return Err(log_error(dir.log(), &error)),
+        }
+    }
+}
+
+/// Delivers and answers until a signal comes, then ends everything in order.
+async fn serve(assembly: Assembly, socket: ControlServer, mut signals: Signals, drain: Duration) {
+    let Assembly { driver, manager, reports } = assembly;
+    let (stop, stopped) = watch::channel(false);
+    let (close, closed) = watch::channel(false);
+    let delivering = tokio::spawn(driver.run(stopped));
+    let answering = tokio::spawn(socket.serve(reports, closed));
+    signals.next().await;
+    tracing::info!("stopping: nothing new begins");
+    // Errors here and below mean that the other side has ended already, which is what is wanted.
+    let _ = stop.send(true);
+    tokio::select! {
+        () = manager.drain() => {}
+        () = tokio::time::sleep(drain) => tracing::warn!("activations did not end in time and are stopped; their events stay unsettled"),
+        () = signals.next() => tracing::warn!("told again: running activations are stopped; their events stay unsettled"),
+    }
+    manager.shutdown().await;
+    let _ = delivering.await;
+    let _ = close.send(true);
+    let _ = answering.await;
+    tracing::info!("stopped");
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Names the filter of the node's log.
+const LOG_FILTER_VAR: &str = "LATENT_LOG";
+
+/// One line an event on standard error. `LATENT_LOG` chooses what, in the form of a `tracing` filter; `info` unless said.
+fn log_to_stderr() -> Result<(), CliError> {
+    use std::io::IsTerminal as _;
+    use tracing_subscriber::EnvFilter;
+
+    let wrong = |error: &dyn std::fmt::Display| CliError::Value { option: LOG_FILTER_VAR, reason: error.to_string() };
+    let filter = match std::env::var(LOG_FILTER_VAR) {
+        Ok(filter) if filter.is_empty() => return Err(wrong(&"it is set and empty; unset it or give a level such as `info`")),
+        Ok(filter) => EnvFilter::try_new(filter).map_err(|error| wrong(&error))?,
+        Err(std::env::VarError::NotPresent) => EnvFilter::new("info"),
+        Err(error @ std::env::VarError::NotUnicode(_)) => return Err(wrong(&error)),
+    };
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
+    // Set before, by an embedder: then that one stays.
+    let _ = subscriber.try_init();
+    Ok(())
+}
+
+fn failed(what: &str, error: &dyn std::fmt::Display, next: &str) -> CliError {
+    CliError::Node { what: what.to_owned(), why: error.to_string(), next: format!("{next} and start the node again") }
+}

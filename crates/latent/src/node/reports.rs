@@ -1,0 +1,164 @@
+//! What a node says of itself on the control socket, and what a data directory says while no node runs on it.
+
+use std::sync::Arc;
+
+use latent_bridge::{BusError, EmbeddedBroker, EventBus};
+use latent_core::{Clock, Partition, SystemClock};
+use latent_node::delivery::{BindingStatus, CycleState, DeliveryHandle};
+use latent_topics::{DeliveryStore, TopicPublisher, UnitKey};
+
+use crate::access::log_error;
+use crate::config::Config;
+use crate::config::settings::{StartPosition, TriggerConfig};
+use crate::control::{
+    ActivationCounts, BindingState, ControlTarget, LatencyMillis, NodeInfo, NodeSummary, PublicationCounts, TriggerStatus,
+};
+use crate::error::CliError;
+
+const ENGINE: &str = "embedded";
+
+/// The running node as commands see it.
+pub(super) struct Reports {
+    config: Config,
+    log: Arc<EmbeddedBroker>,
+    deliveries: DeliveryHandle,
+    publisher: Arc<TopicPublisher>,
+}
+
+impl Reports {
+    pub(super) fn new(config: Config, log: Arc<EmbeddedBroker>, deliveries: DeliveryHandle, publisher: Arc<TopicPublisher>) -> Self {
+        Self { config, log, deliveries, publisher }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.config.node.name
+    }
+}
+
+impl ControlTarget for Reports {
+    fn bus(&self) -> Arc<dyn EventBus> {
+        Arc::clone(&self.log) as Arc<dyn EventBus>
+    }
+
+    fn node_info(&self) -> NodeInfo {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        NodeInfo { name: self.config.node.name.clone(), version, pid: std::process::id(), engine: ENGINE.to_owned() }
+    }
+
+    fn trigger_status(&self) -> Vec<TriggerStatus> {
+        let mut statuses: Vec<_> = self.deliveries.statuses().wait().into_iter().map(running_status).collect();
+        statuses.sort_by(|one, other| one.id.cmp(&other.id));
+        statuses
+    }
+
+    fn node_summary(&self) -> NodeSummary {
+        let (deliveries, publications) = (self.deliveries.totals(), self.publisher.totals());
+        #[allow(clippy::cast_precision_loss, reason = "milliseconds of at most a day are exact in an f64")]
+        let latency = deliveries.append_to_settled.map(|latency| LatencyMillis { p50: latency.p50 as f64, p99: latency.p99 as f64 });
+        NodeSummary {
+            activations: ActivationCounts { success: deliveries.success, rejected: deliveries.rejected, failed: deliveries.failed },
+            events_settled: deliveries.settled,
+            publications: PublicationCounts {
+                receipts: publications.receipts,
+                duplicates: publications.duplicates,
+                failures: publications.failures,
+                uncertain: publications.uncertain,
+            },
+            append_to_settled_ms: latency,
+        }
+    }
+}
+
+fn running_status(status: BindingStatus) -> TriggerStatus {
+    TriggerStatus {
+        id: status.id.to_string(),
+        engine: ENGINE.to_owned(),
+        state: match status.state {
+            CycleState::Idle => BindingState::Idle,
+            CycleState::Delayed => BindingState::Delayed,
+            CycleState::Busy => BindingState::Busy,
+            CycleState::Saturated => BindingState::Saturated,
+            CycleState::Stalled => BindingState::Stalled,
+            CycleState::Stopped => BindingState::Stopped,
+        },
+        pending: status.pending,
+        unacknowledged: status.unacknowledged,
+        delayed: status.delayed,
+        dead_lettered: 0,
+        last_outcome: status.last_outcome.map(str::to_owned),
+        last_delivery_at: status.last_delivery_at.map(|at| at.0),
+        next_attempt_at: status.next_attempt_at.map(|at| at.0),
+        topic: status.topic.to_string(),
+        partitions: status.partitions,
+        settled: status.acknowledged.saturating_add(status.terminated),
+        terminated: status.terminated,
+        exhausted: status.exhausted,
+        expired_unread: 0,
+        last_error: status.last_error,
+    }
+}
+
+/// What a data directory says of its bindings while no node runs on it.
+///
+/// # Errors
+/// [`CliError`] when the state cannot be read.
+pub(crate) fn stopped_status(config: &Config, log: &EmbeddedBroker) -> Result<Vec<TriggerStatus>, CliError> {
+    let store = DeliveryStore::open(log).map_err(|error| CliError::Node {
+        what: "the memory of deliveries cannot be read".to_owned(),
+        why: error.to_string(),
+        next: "mend the reason and ask again".to_owned(),
+    })?;
+    let mut statuses = Vec::new();
+    for trigger in &config.triggers {
+        let status = stopped_trigger(trigger, log, &store).map_err(|error| log_error(&config.node.data_dir, &error))?;
+        statuses.push(status);
+    }
+    statuses.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(statuses)
+}
+
+fn stopped_trigger(trigger: &TriggerConfig, log: &EmbeddedBroker, store: &DeliveryStore) -> Result<TriggerStatus, BusError> {
+    let clock = SystemClock::start();
+    let topic = trigger.topic.as_str();
+    let partitions = log.partitions(topic)?;
+    let (mut pending, mut delayed, mut next_attempt_at) = (0, 0, None);
+    for partition in (0..partitions).map(Partition) {
+        let (first, end) = log.bounds(topic, partition)?;
+        let key = UnitKey { binding: trigger.id.clone(), topic: trigger.topic.clone(), partition };
+        let Some(unit) = store.unit_of(&key) else {
+            // Never started: it would begin at one of the two ends.
+            pending += if trigger.start == StartPosition::Earliest { end.0.saturating_sub(first.0) } else { 0 };
+            continue;
+        };
+        let remembered = store.remembered(unit, &clock);
+        let from = remembered.settled.floor().max(first);
+        pending += end.0.saturating_sub(from.0).saturating_sub(remembered.settled.above_count());
+        for (_, _, at) in remembered.attempts {
+            let wait = u64::try_from(at.since(clock.mono()).as_millis()).unwrap_or(u64::MAX);
+            if wait > 0 {
+                delayed += 1;
+                let at = clock.unix().0.saturating_add(wait);
+                next_attempt_at = Some(next_attempt_at.map_or(at, |known: u64| known.min(at)));
+            }
+        }
+    }
+    Ok(TriggerStatus {
+        id: trigger.id.to_string(),
+        engine: ENGINE.to_owned(),
+        state: BindingState::Stopped,
+        pending,
+        unacknowledged: 0,
+        delayed,
+        dead_lettered: 0,
+        last_outcome: None,
+        last_delivery_at: None,
+        next_attempt_at,
+        topic: topic.to_owned(),
+        partitions,
+        settled: 0,
+        terminated: 0,
+        exhausted: 0,
+        expired_unread: 0,
+        last_error: None,
+    })
+}

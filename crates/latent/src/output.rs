@@ -1,0 +1,197 @@
+//! What a command says: results on standard output, everything else on standard error.
+//!
+//! A reader that goes away (`| head`) is no error: the rest of the output is dropped and [`Output::is_closed`] lets readers of a log
+//! stop early. A publication goes on; cutting it short because nobody listens would lose events without a word.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::config::Warning;
+use crate::error::CliError;
+
+/// Whom the output is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Lines for people.
+    Human,
+    /// One JSON document, or one JSON object for each line.
+    Json,
+}
+
+/// The two streams of a command.
+pub(crate) struct Output {
+    form: Form,
+    stdout: BufWriter<Stdout>,
+    closed: bool,
+}
+
+impl Output {
+    /// Output in `form`, nothing written yet.
+    pub(crate) fn new(form: Form) -> Self {
+        Self { form, stdout: BufWriter::new(io::stdout()), closed: false }
+    }
+
+    /// Whom it is for.
+    pub(crate) const fn form(&self) -> Form {
+        self.form
+    }
+
+    /// True when nobody reads standard output any more.
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// One line: `document` for machines, `text` for people.
+    ///
+    /// # Errors
+    /// [`CliError::Output`] for anything but a closed reader.
+    pub(crate) fn line(&mut self, document: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), CliError> {
+        match self.form {
+            Form::Json => self.json(document),
+            Form::Human => self.text(&text()),
+        }
+    }
+
+    /// One JSON line.
+    ///
+    /// # Errors
+    /// [`CliError::Output`].
+    pub(crate) fn json(&mut self, document: &impl Serialize) -> Result<(), CliError> {
+        let line = serde_json::to_string(document).map_err(|error| CliError::Output { reason: error.to_string() })?;
+        self.text(&line)
+    }
+
+    /// One line of text.
+    ///
+    /// # Errors
+    /// [`CliError::Output`].
+    pub(crate) fn text(&mut self, line: &str) -> Result<(), CliError> {
+        self.write(|stdout| writeln!(stdout, "{line}"))
+    }
+
+    /// Hands everything to the reader now.
+    ///
+    /// # Errors
+    /// [`CliError::Output`].
+    pub(crate) fn flush(&mut self) -> Result<(), CliError> {
+        self.write(io::Write::flush)
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) -> Result<(), CliError> {
+        if self.closed {
+            return Ok(());
+        }
+        match write(&mut self.stdout) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed = true;
+                Ok(())
+            }
+            Err(error) => Err(CliError::Output { reason: error.to_string() }),
+        }
+    }
+
+    /// One line on standard error that is no result: what was skipped, what to know.
+    pub(crate) fn note(&self, document: &impl Serialize, text: impl Display) {
+        let line = match self.form {
+            Form::Json => serde_json::to_string(document).unwrap_or_default(),
+            Form::Human => printable(&text.to_string()),
+        };
+        to_stderr(&line);
+    }
+
+    /// Warnings of a configuration.
+    pub(crate) fn warnings(&self, warnings: &[Warning]) {
+        for warning in warnings {
+            self.note(&json!({ "warning": warning }), format_args!("warning: {warning}"));
+        }
+    }
+}
+
+/// The error, in three lines or as one object.
+pub(crate) fn report(form: Form, error: &CliError) {
+    let line = match form {
+        Form::Json => error_document(error).to_string(),
+        Form::Human => error_lines(error, Palette::of_stderr()),
+    };
+    to_stderr(&line);
+}
+
+fn error_document(error: &CliError) -> serde_json::Value {
+    let mut document = json!({
+        "kind": error.kind(),
+        "status": error.status().code(),
+        "what": error.to_string(),
+        "why": error.why(),
+        "next": error.next_step(),
+    });
+    if let CliError::Config(config) = error {
+        document["problems"] = json!(config.problems);
+    }
+    json!({ "error": document })
+}
+
+fn error_lines(error: &CliError, palette: Palette) -> String {
+    let (bold, plain) = palette.error();
+    let why: Vec<_> = error.why().lines().map(printable).collect();
+    let (what, next) = (printable(&error.to_string()), printable(&error.next_step()));
+    format!("{bold}error:{plain} {what}\n  why: {}\n next: {next}", why.join("\n       "))
+}
+
+/// Text without what could move a terminal's cursor: file content and names reach these lines.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+/// Standard error being gone leaves nobody to tell.
+#[allow(clippy::print_stderr, reason = "the one place that writes to standard error")]
+fn to_stderr(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Palette {
+    Plain,
+    Colours,
+}
+
+impl Palette {
+    /// Colours on a terminal, unless `NO_COLOR` says otherwise.
+    fn of_stderr() -> Self {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if io::stderr().is_terminal() && !unwanted { Self::Colours } else { Self::Plain }
+    }
+
+    const fn error(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Plain => ("", ""),
+            Self::Colours => ("\u{1b}[1;31m", "\u{1b}[0m"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held() -> CliError {
+        CliError::Held { dir: "data".into(), holder: "held by process 7\u{1b}[2J".to_owned() }
+    }
+
+    #[test]
+    fn an_error_is_three_lines_without_control_characters() {
+        let lines = error_lines(&held(), Palette::Plain);
+        assert_eq!(lines.lines().count(), 3, "{lines}");
+        assert!(lines.starts_with("error: the data directory data is in use") && !lines.contains('\u{1b}'), "{lines}");
+    }
+
+    #[test]
+    fn an_error_is_one_object_for_machines() {
+        let document = error_document(&held());
+        assert_eq!((&document["error"]["kind"], &document["error"]["status"]), (&json!("directory-held"), &json!(1)));
+        assert_eq!(document.to_string().lines().count(), 1);
+    }
+}

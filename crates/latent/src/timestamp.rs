@@ -1,0 +1,57 @@
+//! Milliseconds since 1970 as people read them.
+
+const MILLIS_A_DAY: u64 = 86_400_000;
+
+/// RFC 3339 in UTC, with milliseconds. A year beyond 9999 is written with the digits it needs.
+pub(crate) fn timestamp(unix_millis: u64) -> String {
+    let (days, in_day) = (unix_millis / MILLIS_A_DAY, unix_millis % MILLIS_A_DAY);
+    let (year, month, day) = date(days);
+    let (hour, minute, second, millis) = (in_day / 3_600_000, in_day / 60_000 % 60, in_day / 1_000 % 60, in_day % 1_000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// The Gregorian date of a day counted from 1970-01-01. Whole 400-year cycles are taken off first; what is left is found by walking,
+/// at most 400 years and twelve months.
+fn date(days: u64) -> (u64, u64, u64) {
+    const DAYS_IN_400_YEARS: u64 = 146_097;
+    let mut year = 1970 + days / DAYS_IN_400_YEARS * 400;
+    let mut left = days % DAYS_IN_400_YEARS;
+    while left >= days_in_year(year) {
+        left -= days_in_year(year);
+        year += 1;
+    }
+    let february = if days_in_year(year) == 366 { 29 } else { 28 };
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if left < length {
+            break;
+        }
+        left -= length;
+        month += 1;
+    }
+    (year, month, left + 1)
+}
+
+const fn days_in_year(year: u64) -> u64 {
+    if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) { 366 } else { 365 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_moments_are_written_as_known() {
+        let known = [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_709_164_799_999, "2024-02-28T23:59:59.999Z"),
+            (1_735_689_599_000, "2024-12-31T23:59:59.000Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+        ];
+        for (millis, text) in known {
+            assert_eq!(timestamp(millis), text);
+        }
+        assert!(timestamp(u64::MAX).ends_with('Z'));
+    }
+}

@@ -1,0 +1,188 @@
+//! `latent bus publish`: every mistake of a file, and files published again.
+
+use serde_json::json;
+
+use super::*;
+
+/// `offset`, `duplicate`, or line and kind of what was refused.
+fn outcomes(documents: &[Value]) -> Vec<String> {
+    let outcome = |document: &Value| match document.get("error") {
+        Some(error) => format!(
+            "line {}: {} permanent={} uncertain={}",
+            document["line"],
+            error["kind"].as_str().unwrap_or_default(),
+            error["permanent"],
+            error["uncertain"]
+        ),
+        None => format!("{} duplicate={}", document["offset"], document["duplicate"]),
+    };
+    documents.iter().map(outcome).collect()
+}
+
+fn every_mistake() -> Vec<u8> {
+    let mut file = b"{\"k\":\"a\"}\n\n  \n{\"k\":1}\nnot json\n{\"k\":\"a\"\n{\"k\":null}\n{}\n\"\xff\"\n".to_vec();
+    file.extend_from_slice(format!("{{\"k\":\"{}\"}}\n", "x".repeat(1_025)).as_bytes());
+    file.extend_from_slice(format!("{{\"k\":\"long\",\"p\":\"{}\"}}\n", "x".repeat(600_000)).as_bytes());
+    file.extend_from_slice(b"{\"k\":\"last\"}");
+    file
+}
+
+#[test]
+fn every_mistake_of_a_file_is_told_with_its_line() {
+    let env = provisioned();
+    let documents = publish(&env, &["one", "--key-pointer", "/k"], &every_mistake(), 1);
+    let refused = |line: u64, kind: &str| format!("line {line}: {kind} permanent=true uncertain=false");
+    let expected = [
+        "0 duplicate=false".to_owned(),
+        "1 duplicate=false".to_owned(),
+        refused(5, "line-not-json"),
+        refused(6, "line-not-json"),
+        refused(7, "line-wrong-type"),
+        refused(8, "line-missing-value"),
+        refused(9, "line-not-json"),
+        refused(10, "rejected"),
+        refused(11, "line-too-long"),
+        "2 duplicate=false".to_owned(),
+    ];
+    assert_eq!(outcomes(&documents), expected);
+    let error = &documents[2]["error"];
+    let fields: Vec<_> = error.as_object().unwrap().keys().collect();
+    assert_eq!(fields, ["kind", "message", "permanent", "uncertain"]);
+    let keys: Vec<_> = fetched(&env, "one", 0).iter().map(|event| event["key"].clone()).collect();
+    assert_eq!(keys, [json!("a"), json!("1"), json!("last")]);
+}
+
+#[test]
+fn skipped_lines_are_told_and_do_not_count() {
+    let env = provisioned();
+    let arguments = ["bus", "publish", "one", "--file", "-", "--key-pointer", "/k", "--skip-invalid"];
+    let machine = env.run_with_input(arguments.iter().chain(&["--json"]), every_mistake()).with_status(0);
+    assert_eq!(documents(&machine).len(), 3);
+    let skipped: Vec<Value> = machine.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<_> = skipped.iter().map(|skip| (skip["line"].as_u64().unwrap(), skip["skipped"]["kind"].as_str().unwrap())).collect();
+    assert_eq!(
+        lines,
+        [
+            (5, "line-not-json"),
+            (6, "line-not-json"),
+            (7, "line-wrong-type"),
+            (8, "line-missing-value"),
+            (9, "line-not-json"),
+            (10, "rejected"),
+            (11, "line-too-long")
+        ]
+    );
+    let human = env.run_with_input(arguments, every_mistake()).with_status(0);
+    assert_eq!(human.stdout, "one: 0 stored, 3 already there, 0 refused, 0 uncertain, 7 skipped\n");
+}
+
+#[test]
+fn raw_lines_are_published_whatever_they_hold() {
+    let env = provisioned();
+    let file = b"{\"k\":\"a\"}\n\n\xff\x00\r\n{\"k\":{}}\nlast without a break";
+    let documents = publish(&env, &["one", "--raw-lines", "--key-pointer", "/k"], file, 0);
+    assert_eq!(documents.len(), 5);
+    let events = fetched(&env, "one", 0);
+    let keys: Vec<_> = events.iter().map(|event| event["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["a", "", "", "", ""]);
+    // The bytes, `\r` included, without the line break.
+    assert_eq!(values(&events)[1..3], [base64(""), base64("/wAN")]);
+    assert_eq!(values(&events)[4], base64("bGFzdCB3aXRob3V0IGEgYnJlYWs="));
+}
+
+#[test]
+fn raw_lines_can_be_called_json() {
+    let env = provisioned();
+    let documents = publish(&env, &["one", "--raw-lines", "--media-type", "application/json"], b"{\"b\":1.50,\"a\":2}\nbroken\n", 0);
+    assert_eq!(documents.len(), 2);
+    let output = env.run(["bus", "fetch", "one", "--json"]).with_status(0);
+    assert!(output.stdout.contains("\"value\":{\"b\":1.50,\"a\":2}}"), "verbatim: {}", output.stdout);
+    assert_eq!(values(&super::documents(&output))[1], base64("YnJva2Vu"));
+}
+
+#[test]
+fn a_line_of_exactly_the_largest_size_is_an_event_and_one_byte_more_is_not() {
+    let env = provisioned();
+    let mut file = Vec::new();
+    for bytes in [524_287, 524_288, 524_289] {
+        file.extend(std::iter::repeat_n(b'x', bytes));
+        file.push(b'\n');
+    }
+    let documents = publish(&env, &["one", "--raw-lines"], &file, 1);
+    let seen = outcomes(&documents);
+    assert_eq!(seen, ["0 duplicate=false", "1 duplicate=false", "line 3: line-too-long permanent=true uncertain=false"]);
+}
+
+#[test]
+fn publishing_a_file_again_doubles_nothing() {
+    let env = provisioned();
+    let file = b"{\"n\":1}\n{\"n\":1}\n{\"n\":2}\n";
+    let first = publish(&env, &["in", "--key-pointer", "/n"], file, 0);
+    let second = publish(&env, &["in", "--key-pointer", "/n"], file, 0);
+    assert!(first.iter().all(|ack| ack["duplicate"] == json!(false)), "equal lines at two places are two events");
+    for (first, second) in first.iter().zip(&second) {
+        assert_eq!(second["duplicate"], json!(true));
+        assert_eq!((&first["uid"], &first["partition"], &first["offset"]), (&second["uid"], &second["partition"], &second["offset"]));
+    }
+}
+
+#[test]
+fn the_same_uid_with_other_content_is_a_conflict() {
+    let env = provisioned();
+    let documents = publish(&env, &["one", "--uid-pointer", "/u"], b"{\"u\":\"a\",\"n\":1}\n{\"u\":\"a\",\"n\":2}\n", 1);
+    assert_eq!(outcomes(&documents), ["0 duplicate=false", "line 2: conflict permanent=true uncertain=false"]);
+}
+
+#[test]
+fn a_publication_that_was_killed_is_finished_by_running_it_again() {
+    let env = provisioned();
+    let lines: Vec<_> = (0..2_000).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    let mut killed = Running::start(&env, &["bus", "publish", "in", "--file", "-", "--key-pointer", "/n", "--json"]);
+    killed.write(lines[..500].concat().as_bytes());
+    // One acknowledged line proves that it is in the middle of its work: its input has not ended.
+    let acknowledged = killed.document();
+    killed.child.kill().unwrap();
+
+    let again = publish(&env, &["in", "--key-pointer", "/n"], lines.concat().as_bytes(), 0);
+    assert_eq!(again.len(), 2_000);
+    let first = &again[0];
+    assert_eq!((&first["uid"], &first["offset"], &first["duplicate"]), (&acknowledged["uid"], &acknowledged["offset"], &json!(true)));
+    let mut stored: Vec<_> =
+        (0..3).flat_map(|partition| values(&fetched(&env, "in", partition))).map(|value| value["n"].as_u64().unwrap()).collect();
+    stored.sort_unstable();
+    assert_eq!(stored, (0..2_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn events_of_one_key_keep_the_order_of_the_file() {
+    let env = provisioned();
+    let lines: String = (0..1_500).map(|n| format!("{{\"k\":\"k{}\",\"n\":{n}}}\n", n % 7)).collect();
+    let acks = publish(&env, &["in", "--key-pointer", "/k"], lines.as_bytes(), 0);
+    assert_eq!(acks.len(), 1_500);
+    for partition in 0..3 {
+        let numbers: Vec<_> = values(&fetched(&env, "in", partition)).iter().map(|value| value["n"].as_u64().unwrap()).collect();
+        assert!(numbers.is_sorted(), "partition {partition}");
+    }
+}
+
+#[test]
+fn a_pipe_that_pauses_holds_nothing_back() {
+    let env = provisioned();
+    let mut live = Running::start(&env, &["bus", "publish", "one", "--file", "-", "--json"]);
+    for offset in 0..3 {
+        live.write(format!("{{\"n\":{offset}}}\n").as_bytes());
+        // The input is still open, and the line is acknowledged.
+        assert_eq!(live.document()["offset"], json!(offset));
+    }
+    drop(live.stdin.take());
+    assert_eq!(live.child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
+}
+
+#[test]
+fn people_get_one_line() {
+    let env = provisioned();
+    let output = env.run_with_input(["bus", "publish", "one", "--file", "-"], b"{}\nx\n{}\n".to_vec()).with_status(1);
+    assert_eq!(output.stdout, "one: 2 stored, 0 already there, 1 refused, 0 uncertain, 0 skipped\n");
+    assert!(output.stderr.starts_with("line 2 line-not-json: the line is not JSON"), "{}", output.stderr);
+    assert!(output.stderr.contains("error: 1 of 3 events were refused and 0 are uncertain"), "{}", output.stderr);
+}

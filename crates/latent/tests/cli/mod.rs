@@ -1,0 +1,155 @@
+//! One file for each part of the command line; what they share is here.
+
+mod bulk;
+mod commands;
+mod completeness;
+mod config;
+mod holding;
+mod new;
+mod reading;
+mod running;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{ChildStdin, Stdio};
+use std::time::Duration;
+
+use latent_testkit::{ChildGuard, CliEnv, CliOutput, wait_until};
+use serde_json::{Value, json};
+
+/// Against hanging only.
+pub(crate) const HANG_LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) const MANIFEST: &str = "\
+manifest_version: 1
+name: demo
+topics:
+  - { name: in, partitions: 3 }
+  - { name: one, partitions: 1 }
+";
+
+/// A node without functions: enough to own a directory and answer.
+pub(crate) const CONFIG: &str = "\
+[node]
+name = \"edge\"
+data_dir = \"data\"
+[engine]
+kind = \"embedded\"
+manifest = \"bridge.yaml\"
+[[topic]]
+name = \"in\"
+tenant = \"acme\"
+[[topic]]
+name = \"one\"
+tenant = \"acme\"
+";
+
+/// The program in a folder with a manifest and a configuration, nothing provisioned.
+pub(crate) fn fresh() -> CliEnv {
+    let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
+    env.write("bridge.yaml", MANIFEST);
+    env.write("latent.toml", CONFIG);
+    env
+}
+
+/// As [`fresh`], with the data directory made.
+pub(crate) fn provisioned() -> CliEnv {
+    let env = fresh();
+    let _ = env.run(["bus", "provision"]).with_status(0);
+    env
+}
+
+/// Every line of standard output as JSON.
+pub(crate) fn documents(output: &CliOutput) -> Vec<Value> {
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
+    output.stdout.lines().map(parse).collect()
+}
+
+/// The one error object on standard error.
+pub(crate) fn error_of(output: &CliOutput) -> Value {
+    let last = output.stderr.lines().last().unwrap_or_default();
+    let document: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error} in {:?}", output.stderr));
+    document["error"].clone()
+}
+
+/// Publishes lines from standard input and hands back the documents.
+pub(crate) fn publish(env: &CliEnv, arguments: &[&str], lines: &[u8], status: i32) -> Vec<Value> {
+    let all = ["bus", "publish", "--file", "-", "--json"].iter().chain(arguments);
+    documents(&env.run_with_input(all, lines.to_vec()).with_status(status))
+}
+
+/// What `fetch` prints of a partition.
+pub(crate) fn fetched(env: &CliEnv, topic: &str, partition: u32) -> Vec<Value> {
+    let partition = partition.to_string();
+    let arguments = ["bus", "fetch", topic, "--partition", &partition, "--max", "1000000", "--json"];
+    documents(&env.run(arguments).with_status(0))
+}
+
+pub(crate) fn values(events: &[Value]) -> Vec<Value> {
+    events.iter().map(|event| event["value"].clone()).collect()
+}
+
+pub(crate) fn base64(text: &str) -> Value {
+    json!({ "data_base64": text })
+}
+
+/// A process that goes on, with its lines.
+pub(crate) struct Running {
+    pub(crate) child: ChildGuard,
+    pub(crate) stdout: BufReader<std::process::ChildStdout>,
+    pub(crate) stdin: Option<ChildStdin>,
+}
+
+impl Running {
+    pub(crate) fn start(env: &CliEnv, arguments: &[&str]) -> Self {
+        let mut command = env.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = ChildGuard::spawn(&mut command).unwrap();
+        let (stdout, stdin) = (BufReader::new(child.take_stdout().unwrap()), child.take_stdin());
+        Self { child, stdout, stdin }
+    }
+
+    /// The next line as JSON.
+    pub(crate) fn document(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
+    }
+
+    pub(crate) fn write(&mut self, lines: &[u8]) {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(lines).unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// Asks it to stop and waits for its exit status.
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        self.child.terminate().unwrap();
+        self.child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code()
+    }
+}
+
+/// A node on the data directory of `env` that answers on its socket.
+pub(crate) fn node(env: &CliEnv) -> Running {
+    node_of(env, "latent.toml")
+}
+
+/// A node of a configuration whose data directory is `data` beside it.
+pub(crate) fn node_of(env: &CliEnv, config: &str) -> Running {
+    let mut node = Running::start(env, &["run", "-c", config]);
+    let socket = env.folder().join(config).with_file_name("data").join("control.sock");
+    // A socket file alone may be one that was left behind.
+    wait_until("the node's answer on its control socket", || {
+        assert_eq!(node.child.try_wait().unwrap(), None, "the node ended");
+        answers(&socket)
+    });
+    node
+}
+
+fn answers(socket: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(socket) else { return false };
+    let mut answer = String::new();
+    writeln!(stream, r#"{{"version":1,"request":"ping"}}"#).is_ok()
+        && BufReader::new(stream).read_line(&mut answer).is_ok_and(|bytes| bytes > 0)
+}

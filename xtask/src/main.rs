@@ -1,0 +1,63 @@
+//! The project's own commands. They use what a clone has and a Rust toolchain brings; no shell scripts beside them.
+//!
+//! Progress goes to standard error. Standard output belongs to results, and its last line to machines.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its standard streams")]
+
+mod counts;
+mod demo;
+mod failure;
+mod guests;
+mod markdown;
+mod process;
+mod rows;
+mod rust_source;
+mod test;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+use crate::tree::Tree;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  demo [--json]     build everything, start a node, feed it the example's events, show what happened
+  test              install what the tests need, then formatting, lints, tidy, rows and all tests
+  tidy [--bless]    the rules of the tree; --bless rewrites the table of docs/limits.md from the sources
+  rows [--final]    every requirement row has its test or its document; --final allows no open row
+  guests            build every guest for wasm32-wasip2
+
+example: cargo xtask demo --json";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::from(failure.exit_status())
+        }
+    }
+}
+
+fn run(arguments: &[&str]) -> Result<(), Failure> {
+    let root = tree::project_root();
+    match arguments {
+        ["demo"] => demo::run(&root, demo::Output::Readable),
+        ["demo", "--json"] => demo::run(&root, demo::Output::Json),
+        ["test"] => test::run(&root),
+        ["tidy"] => tidy::run(&root),
+        ["tidy", "--bless"] => tidy::bless(&root),
+        ["rows"] => rows::run(&Tree::read(&root)?, rows::Stage::Underway),
+        ["rows", "--final"] => rows::run(&Tree::read(&root)?, rows::Stage::Final),
+        ["guests"] => guests::build_all(&root),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(Failure::Usage),
+    }
+}

@@ -1,0 +1,126 @@
+//! `cargo xtask test`: everything that must hold before a change is taken, ending with its counts.
+//!
+//! A failed step does not stop the others: one run shows all there is to mend. The last line of standard output is
+//! `N passed, M failed, K skipped`; a step that fails without a test to blame counts as one failure.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use latent_testkit::{REQUIRE_BROKER_VAR, SKIPS_FILE_VAR};
+
+use crate::counts::Counts;
+use crate::failure::Failure;
+use crate::process::{cargo, host_target, run_lines, run_step, timed};
+use crate::tree::Tree;
+use crate::{guests, rows, tidy};
+
+/// Asks for the tests that compile a project of their own, which take a while.
+const SLOW_TESTS_VAR: &str = "LATENT_SLOW_TESTS";
+
+/// Runs everything.
+///
+/// # Errors
+/// [`Failure::Failed`] when anything failed, [`Failure::NothingRan`] when no test ran.
+pub(crate) fn run(root: &Path) -> Result<(), Failure> {
+    let start = Instant::now();
+    let skips_file = root.join("target").join("xtask").join("skips");
+    clear(&skips_file)?;
+    let mut session = Session { root, skips_file: &skips_file, counts: Counts::default() };
+    if let Err(failure) = session.run_all() {
+        eprintln!("    {failure}");
+        session.counts.step_failed("preparing the steps", session.counts.failed);
+    }
+    let Session { mut counts, .. } = session;
+    counts.skips_file(&std::fs::read_to_string(&skips_file).unwrap_or_default());
+    name_all("skipped", &counts.skips);
+    name_all("FAILED", &counts.failures);
+    eprintln!("all steps: {:.1} s", start.elapsed().as_secs_f64());
+    println!("{}", counts.summary());
+    match counts.failed {
+        _ if counts.is_empty() => Err(Failure::NothingRan),
+        0 => Ok(()),
+        failed => Err(Failure::Failed { failed }),
+    }
+}
+
+struct Session<'a> {
+    root: &'a Path,
+    skips_file: &'a Path,
+    counts: Counts,
+}
+
+impl Session<'_> {
+    fn run_all(&mut self) -> Result<(), Failure> {
+        // What tests need from outside is installed here, before anything that could need it: the wasm target, and the pinned
+        // broker as soon as a test asks for one.
+        let root = self.root;
+        self.step("the wasm target", |_| guests::ensure_target(root));
+        let workspaces = Tree::read(root)?.workspace_folders();
+        let host = host_target(root)?;
+        for folder in &workspaces {
+            self.command(&titled("formatting", folder), cargo(&root.join(folder)).args(["fmt", "--all", "--check"]));
+        }
+        self.step("tidy", |_| timed("tidy", || tidy::run(root)));
+        self.step("rows", |_| timed("rows", || rows::run(&Tree::read(root)?, rows::Stage::Underway)));
+        for folder in &workspaces {
+            self.lints(folder);
+        }
+        for folder in &workspaces {
+            self.tests(folder, &host);
+        }
+        Ok(())
+    }
+
+    fn lints(&mut self, folder: &str) {
+        self.clippy(&titled("lints", folder), folder, &["--all-targets"]);
+        if !folder.is_empty() {
+            self.clippy(&titled("lints for wasm", folder), folder, &["--target", guests::TARGET]);
+        }
+    }
+
+    fn clippy(&mut self, name: &str, folder: &str, extra: &[&str]) {
+        let mut command = cargo(&self.root.join(folder));
+        command.args(["clippy", "--locked", "--workspace"]).args(extra).args(["--", "-D", "warnings"]);
+        self.command(name, &mut command);
+    }
+
+    /// Guests are tested natively, even where their own settings say wasm.
+    fn tests(&mut self, folder: &str, host: &str) {
+        let mut command = cargo(&self.root.join(folder));
+        command.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
+        if !folder.is_empty() {
+            command.args(["--target", host]);
+        }
+        command.env(REQUIRE_BROKER_VAR, "1").env(SLOW_TESTS_VAR, "1").env(SKIPS_FILE_VAR, self.skips_file);
+        let name = titled("tests", folder);
+        self.step(&name, |counts| run_lines(&name, &mut command, |line| counts.line(line)));
+    }
+
+    fn command(&mut self, name: &str, command: &mut Command) {
+        self.step(name, |_| run_step(name, command));
+    }
+
+    fn step(&mut self, name: &str, step: impl FnOnce(&mut Counts) -> Result<(), Failure>) {
+        let failed_before = self.counts.failed;
+        if step(&mut self.counts).is_err() {
+            self.counts.step_failed(name, failed_before);
+        }
+    }
+}
+
+fn titled(what: &str, folder: &str) -> String {
+    if folder.is_empty() { what.to_owned() } else { format!("{what} of {folder}") }
+}
+
+fn name_all(what: &str, names: &[String]) {
+    for name in names {
+        eprintln!("{what}: {name}");
+    }
+}
+
+fn clear(skips_file: &Path) -> Result<(), Failure> {
+    let folder = skips_file.parent().unwrap_or(skips_file);
+    std::fs::create_dir_all(folder).map_err(Failure::file(folder))?;
+    std::fs::write(skips_file, "").map_err(Failure::file(skips_file))
+}
