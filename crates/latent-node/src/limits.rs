@@ -105,14 +105,14 @@ pub const PUBLICATION_TENANTS: Limit = Limit {
     max: 1_024,
     bounds: "tenants in the scope of one publication",
 };
-/// Component bytes a backend keeps prepared.
+/// Compiled code a backend keeps.
 pub const LOADED_COMPONENT_BYTES: Limit = Limit {
     name: "loaded_component_bytes",
     unit: "bytes",
     default: 268_435_456,
     min: 1,
     max: 4_294_967_296,
-    bounds: "bytes of all components that are prepared at one time, counted before compilation",
+    bounds: "compiled code of all components that are loaded at one time",
 };
 /// Listeners for returned capacity.
 pub const CAPACITY_LISTENERS: Limit =

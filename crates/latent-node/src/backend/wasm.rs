@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
-use latent_core::{ActivationOutcome, ComponentDigest, LimitError};
+use latent_core::{ActivationOutcome, ComponentDigest};
 use latent_wasmtime::{ActivationReport, HANDLER_CONTRACT, HandlerCall, PreparedComponent, WasmEngine, WasmError};
 
 use super::{BackendFuture, ConfirmedStart, ExecutionBackend, StartOrder, ended_without_guest};
-use crate::limits;
+use crate::{NodeError, limits};
 
 /// The function of [`HANDLER_CONTRACT`].
 const HANDLER_FUNCTION: &str = "handle";
@@ -17,6 +17,7 @@ const HANDLER_FUNCTION: &str = "handle";
 /// What is loaded stays loaded: it can run, and authorises nothing.
 pub struct WasmBackend {
     engine: WasmEngine,
+    loaded_bytes_max: u64,
     loaded: RwLock<BTreeMap<ComponentDigest, PreparedComponent>>,
 }
 
@@ -28,14 +29,31 @@ pub enum LoadError {
     #[error(transparent)]
     Component(#[from] WasmError),
     /// Together with what is loaded it would hold more than `loaded_component_bytes`.
-    #[error("no room for another component: {0}")]
-    Full(#[source] LimitError),
+    #[error(
+        "no room for a component of {component_bytes} bytes of code: {held_bytes} of {bytes_max} bytes (loaded_component_bytes) are held"
+    )]
+    Full {
+        /// Code of this component.
+        component_bytes: u64,
+        /// Code of all that are loaded.
+        held_bytes: u64,
+        /// The bound.
+        bytes_max: u64,
+    },
 }
 
 impl WasmBackend {
-    /// A backend with nothing loaded.
+    /// A backend with nothing loaded, bounded by the default of `loaded_component_bytes`.
     pub fn new(engine: WasmEngine) -> Self {
-        Self { engine, loaded: RwLock::default() }
+        Self { engine, loaded_bytes_max: limits::LOADED_COMPONENT_BYTES.default, loaded: RwLock::default() }
+    }
+
+    /// The same with another bound.
+    ///
+    /// # Errors
+    /// [`NodeError::Limit`] when it is out of range.
+    pub fn with_loaded_bytes_max(self, bytes: u64) -> Result<Self, NodeError> {
+        Ok(Self { loaded_bytes_max: limits::LOADED_COMPONENT_BYTES.check(bytes)?, ..self })
     }
 
     /// Prepares a component, unless it is loaded already, and says how to name it. CPU heavy: call it where blocking is allowed.
@@ -63,9 +81,11 @@ impl WasmBackend {
     fn keep(&self, digest: ComponentDigest, prepared: PreparedComponent) -> Result<(), LoadError> {
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
         if !loaded.contains_key(&digest) {
-            let held: u64 = loaded.values().map(|component| component.code_bytes() as u64).sum();
-            let wanted = held.saturating_add(prepared.code_bytes() as u64);
-            limits::LOADED_COMPONENT_BYTES.check(wanted).map_err(LoadError::Full)?;
+            let held_bytes: u64 = loaded.values().map(|component| component.code_bytes() as u64).sum();
+            let (component_bytes, bytes_max) = (prepared.code_bytes() as u64, self.loaded_bytes_max);
+            if held_bytes.saturating_add(component_bytes) > bytes_max {
+                return Err(LoadError::Full { component_bytes, held_bytes, bytes_max });
+            }
             loaded.insert(digest, prepared);
         }
         Ok(())

@@ -127,6 +127,14 @@ enum State {
     Unsettled(Settlement, MonoTime),
 }
 
+/// A pull that is not answered.
+#[derive(Debug, Clone, Copy)]
+struct OpenPull {
+    heads_max: u32,
+    /// The end known when it was asked for.
+    known_end: Offset,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     content: HeadContent,
@@ -146,13 +154,13 @@ pub struct Cycle {
     timers: BTreeSet<(MonoTime, Offset)>,
     /// Settlements and postponements to hand out.
     outbox: VecDeque<Command>,
-    /// Attempts known from an earlier process, until their events are listed.
+    /// Attempts known from an earlier process, until it is their events' turn.
     remembered: BTreeMap<Offset, (u32, MonoTime)>,
     /// First offset not listed yet.
     cursor: Offset,
     /// Offset after the last one known to exist.
     known_end: Offset,
-    pull_open: Option<u32>,
+    pull_open: Option<OpenPull>,
     pull_not_before: Option<MonoTime>,
     permits: u32,
     in_flight: u32,
@@ -195,17 +203,18 @@ impl Cycle {
 
     /// The answer to [`Command::Pull`].
     pub fn handle_pulled(&mut self, now: MonoTime, answer: Result<Vec<Head>, SourceError>) {
-        let asked = self.pull_open.take().unwrap_or_default();
+        let Some(pull) = self.pull_open.take() else { return };
         match answer {
             Ok(heads) => {
                 self.source_faults = 0;
-                let complete = (heads.len() as u64) < u64::from(asked);
+                let complete = (heads.len() as u64) < u64::from(pull.heads_max);
                 for head in heads {
                     self.take_head(now, head);
                 }
-                // A short answer attests that nothing lies beyond, so gaps at the end of the log are not asked for again.
+                // A short answer attests that nothing else lay below the end that was known when it was asked for, so a gap there is
+                // not asked for again. What came since was not part of the question.
                 if complete {
-                    self.cursor = self.cursor.max(self.known_end);
+                    self.cursor = self.cursor.max(pull.known_end);
                 }
             }
             Err(_) => self.pull_not_before = Some(now.plus_millis(self.source_backoff_millis())),
@@ -390,12 +399,8 @@ impl Cycle {
             self.cursor = self.settled.first_unsettled(self.cursor);
             return;
         }
-        let (attempts, not_before) = self.remembered.remove(&head.offset).unwrap_or((0, MonoTime::ZERO));
-        let entry = Entry { content: head.content, attempts, state: State::Waiting };
-        self.entries.insert(head.offset, entry);
-        if not_before > now {
-            self.remembered.insert(head.offset, (attempts, not_before));
-        }
+        let attempts = self.remembered.get(&head.offset).map_or(0, |(attempts, _)| *attempts);
+        self.entries.insert(head.offset, Entry { content: head.content, attempts, state: State::Waiting });
         match head.content {
             HeadContent::Undecodable => self.make_ready(head.offset),
             HeadContent::Event(key) => {
@@ -496,7 +501,7 @@ impl Cycle {
             return None;
         }
         self.pull_not_before = None;
-        self.pull_open = Some(heads_max);
+        self.pull_open = Some(OpenPull { heads_max, known_end: self.known_end });
         Some(Command::Pull { from: self.cursor, heads_max })
     }
 
@@ -535,7 +540,7 @@ impl Cycle {
         match self.options.intake {
             Intake::LookAhead => ready.min(free),
             Intake::Reserved => {
-                let wanted = if self.wants_pull() { free } else { self.pull_open.unwrap_or_default() };
+                let wanted = if self.wants_pull() { free } else { self.pull_open.map_or(0, |pull| pull.heads_max) };
                 self.held().saturating_add(wanted).min(free)
             }
         }

@@ -46,10 +46,9 @@ async fn a_failing_event_runs_again_after_its_delays_and_ends_exhausted() {
     let at: Vec<_> = source.log().postponed.iter().map(|(_, postponed)| postponed.not_before.0 - 1_000_000).collect();
     // The handler's own wish of 700 ms stands; the trap's delay doubles from 100 ms.
     assert!(at[0] >= 100 && at[1] >= 700 && at[2] >= at[0] + 200 && at[3] >= at[1] + 700, "{at:?}");
-    let log = source.log();
-    assert_eq!(log.settled[&0], Settlement::Terminated(TerminationReason::Exhausted));
-    assert_eq!(log.settled[&2], Settlement::Terminated(TerminationReason::Rejected));
-    drop(log);
+    let settled = |offset: u64| source.log().settled[&offset];
+    assert_eq!(settled(0), Settlement::Terminated(TerminationReason::Exhausted));
+    assert_eq!(settled(2), Settlement::Terminated(TerminationReason::Rejected));
     let totals = driving.handle.totals();
     assert_eq!((totals.success, totals.rejected, totals.failed, totals.settled), (0, 1, 6, 3));
     driving.stop().await;

@@ -162,8 +162,8 @@ impl Unit {
         answer: Result<DeliveredEvent, SourceError>,
     ) -> Option<(Reservation, InboundOrder)> {
         self.note_source(answer.as_ref().err());
-        let event = match answer {
-            Ok(event) => event,
+        let (event, reservation) = match answer.and_then(|event| Ok((event, self.reservation_of(offset)?))) {
+            Ok(begun) => begun,
             Err(error) => {
                 self.open.remove(&offset);
                 self.cycle.handle_begun(now, offset, Err(error));
@@ -173,14 +173,17 @@ impl Unit {
         let open = self.open.get_mut(&offset)?;
         open.stored_at = Some(event.stored_at);
         // The guest's part of the one deadline: what is kept is for settling (T-063).
-        let timeout_millis = self.parts.policy.operation_timeout_millis;
-        let kept = settle_margin(timeout_millis);
-        let guest = open.deadline.earlier_by(kept);
+        let guest = open.deadline.earlier_by(settle_margin(self.parts.policy.operation_timeout_millis));
         let origin =
             Origin { binding: self.parts.id.clone(), topic: event.topic.clone(), partition: event.partition, offset: event.offset };
-        let reservation = open.reservation.take();
         self.cycle.handle_begun(now, offset, Ok(()));
-        Some((reservation?, InboundOrder { event, origin, deadline: guest }))
+        Some((reservation, InboundOrder { event, origin, deadline: guest }))
+    }
+
+    /// The reservation behind the permit of a begun event. A cycle begins nothing without a permit, so it is there.
+    fn reservation_of(&mut self, offset: Offset) -> Result<Reservation, SourceError> {
+        let reservation = self.open.get_mut(&offset).and_then(|open| open.reservation.take());
+        reservation.ok_or_else(|| SourceError::Unavailable { reason: "the event began without a reservation".to_owned() })
     }
 
     pub(super) fn take_finished(&mut self, now: MonoTime, unix: UnixMillis, offset: Offset, end: &ActivationEnd, shared: &Shared) {

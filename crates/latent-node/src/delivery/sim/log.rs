@@ -34,7 +34,8 @@ pub(super) struct Durable {
 
 /// An operation that was handed over and not answered.
 pub(super) enum Open {
-    Pull(Offset, u32, Completer<Result<Vec<Head>, SourceError>>),
+    /// With what was there when it was handed over: by the time of the answer there may be more.
+    Pull(Vec<Head>, Completer<Result<Vec<Head>, SourceError>>),
     Begin(Offset, u32, Completer<Result<DeliveredEvent, SourceError>>),
     Postpone(Offset, Postponement, Completer<Result<(), SourceError>>),
     Settle(Offset, Settlement, Completer<Result<(), SourceError>>),
@@ -74,7 +75,7 @@ impl FakeSource {
         }
         let refused = || SourceError::Unavailable { reason: "scripted".to_owned() };
         match open {
-            Open::Pull(from, heads_max, completer) if ending == Ending::Done => completer.complete(Ok(log.durable.heads(from, heads_max))),
+            Open::Pull(heads, completer) if ending == Ending::Done => completer.complete(Ok(heads)),
             Open::Begin(offset, attempt, completer) if ending == Ending::Done => completer.complete(Ok(event(offset, attempt))),
             Open::Postpone(.., completer) | Open::Settle(.., completer) if ending == Ending::Done => completer.complete(Ok(())),
             Open::Pull(.., completer) => completer.complete(Err(refused())),
@@ -130,7 +131,9 @@ impl Durable {
 impl Source for FakeSource {
     fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Vec<Head>, SourceError>> {
         let (ticket, completer) = Ticket::pair(Err(abandoned()));
-        self.log().open.push_back(Open::Pull(from, heads_max, completer));
+        let mut log = self.log();
+        let heads = log.durable.heads(from, heads_max);
+        log.open.push_back(Open::Pull(heads, completer));
         ticket
     }
 

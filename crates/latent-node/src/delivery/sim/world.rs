@@ -325,7 +325,6 @@ impl World {
             Some(at) if !self.rough || self.chance.one_in(2) => self.now.max(at),
             _ => self.now.plus_millis(self.chance.below(30) as u64),
         };
-        self.lanes.iter_mut().for_each(|lane| lane.cycle.handle_available(Offset(0)));
     }
 
     /// Reserves for a lane as the driver would: as many as are missing, as long as admission lets.
