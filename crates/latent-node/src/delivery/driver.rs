@@ -6,6 +6,7 @@
 
 mod handle;
 mod lines;
+mod log;
 mod unit;
 
 use std::collections::BTreeSet;

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use latent_capabilities::Origin;
-use latent_core::{
-    ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, TopicName, UnixMillis, settle_margin,
-};
+use latent_core::{BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, TopicName, UnixMillis, settle_margin};
 
+use super::log::Attempt;
 use super::{BindingStatus, News, PartitionSpec, Shared};
 use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState};
 use crate::delivery::limits;
@@ -195,7 +194,16 @@ impl Unit {
         if next_attempt.is_some() {
             self.open.remove(&offset);
         }
-        self.log_finished(offset, end, next_attempt.map(|at| unix_of(at, now, unix)));
+        let attempt = Attempt {
+            binding: &self.parts.id,
+            topic: &self.parts.topic,
+            partition: self.partition,
+            offset,
+            attempt: self.cycle.attempts(offset),
+            attempts_max: self.parts.policy.deliveries_max,
+            next_attempt_at: next_attempt.map(|at| unix_of(at, now, unix)),
+        };
+        attempt.log(end);
     }
 
     pub(super) fn take_settled(
@@ -223,30 +231,14 @@ impl Unit {
             Settlement::Terminated(reason) => {
                 self.terminated = self.terminated.saturating_add(1);
                 self.exhausted = self.exhausted.saturating_add(u64::from(reason == TerminationReason::Exhausted));
-                let UnitParts { id, topic, .. } = &*self.parts;
-                let (partition, reason) = (self.partition, reason.kind());
-                tracing::warn!(binding = %id, %topic, %partition, %offset, reason, "event terminated: it will not run again");
+                // A rejection was told with its activation; these two end an event that nobody rejected.
+                if reason != TerminationReason::Rejected {
+                    let UnitParts { id, topic, .. } = &*self.parts;
+                    let (partition, reason) = (self.partition, reason.kind());
+                    tracing::warn!(binding = %id, %topic, %partition, %offset, reason, "event given up: it will not run again");
+                }
             }
         }
-    }
-
-    /// One line for each activation: those that succeeded are for debugging, the others for the operator.
-    fn log_finished(&self, offset: Offset, end: &ActivationEnd, next_attempt_at: Option<UnixMillis>) {
-        let (parts, report) = (&*self.parts, &end.report);
-        let (binding, topic, partition) = (parts.id.as_str(), parts.topic.as_str(), self.partition.0);
-        let (attempt, attempts_max) = (self.cycle.attempts(offset), parts.policy.deliveries_max);
-        let (activation, outcome) = (end.activation, report.outcome.kind());
-        let (fuel, memory_bytes) = (report.fuel_used, report.memory_bytes_peak);
-        if report.outcome == ActivationOutcome::Success {
-            tracing::debug!(binding, topic, partition, %offset, %activation, attempt, outcome, fuel, memory_bytes, "activation ended");
-            return;
-        }
-        let reason = reason_of(&report.outcome);
-        let next_attempt_at = next_attempt_at.map(|at| at.0);
-        tracing::info!(
-            binding, topic, partition, %offset, %activation, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
-            "activation ended"
-        );
     }
 
     /// Keeps the last fault of the source until it answers well again.
@@ -262,24 +254,6 @@ impl Unit {
 
     fn state(&self, state: CycleState) -> CycleState {
         if self.refused_until.is_some() && state < CycleState::Stalled { CycleState::Stalled } else { state }
-    }
-}
-
-/// Why an activation did not succeed, in the words its author or its engine gave.
-fn reason_of(outcome: &ActivationOutcome) -> Option<&str> {
-    match outcome {
-        ActivationOutcome::Rejected { reason }
-        | ActivationOutcome::RetryRequested { reason, .. }
-        | ActivationOutcome::InvalidArguments { reason }
-        | ActivationOutcome::IncompatibleContract { reason }
-        | ActivationOutcome::PermissionRefused { reason }
-        | ActivationOutcome::HostFailure { reason } => Some(reason),
-        ActivationOutcome::Trap { detail, .. } => Some(detail),
-        ActivationOutcome::Success
-        | ActivationOutcome::DeclaredFailure
-        | ActivationOutcome::Timeout
-        | ActivationOutcome::Cancelled
-        | ActivationOutcome::BudgetExhausted(_) => None,
     }
 }
 

@@ -1,0 +1,76 @@
+//! The lines a node writes about an attempt: how it ended, and what its guest said. The guest's lines are bounded by its budget and
+//! made harmless by the engine.
+
+use latent_core::{ActivationOutcome, BindingId, Offset, Partition, TopicName, UnixMillis};
+use latent_wasmtime::{LogLevel, LogLine, LogSource};
+
+use crate::ActivationEnd;
+
+/// Where the lines of guests go, for filters such as `info,guest=debug`.
+macro_rules! guest_line {
+    ($level:ident, $attempt:expr, $activation:expr, $line:expr) => {
+        tracing::$level!(target: "guest", binding = %$attempt.binding, activation = %$activation, source = %$line.source, "{}", $line.text)
+    };
+}
+
+/// One attempt on one event.
+pub(super) struct Attempt<'a> {
+    pub(super) binding: &'a BindingId,
+    pub(super) topic: &'a TopicName,
+    pub(super) partition: Partition,
+    pub(super) offset: Offset,
+    pub(super) attempt: u32,
+    pub(super) attempts_max: u32,
+    pub(super) next_attempt_at: Option<UnixMillis>,
+}
+
+impl Attempt<'_> {
+    /// Writes the guest's lines, then one about the end: of a success for debugging, of anything else for the operator.
+    pub(super) fn log(&self, end: &ActivationEnd) {
+        end.report.log.iter().for_each(|line| self.log_guest(end, line));
+        let (binding, topic, partition, offset) = (self.binding.as_str(), self.topic.as_str(), self.partition.0, self.offset.0);
+        let (activation, outcome, attempt) = (end.activation, end.report.outcome.kind(), self.attempt);
+        let (fuel, memory_bytes, log_bytes_cut) = (end.report.fuel_used, end.report.memory_bytes_peak, end.report.log_bytes_cut);
+        if end.report.outcome == ActivationOutcome::Success {
+            tracing::debug!(
+                binding, topic, partition, offset, %activation, attempt, outcome, fuel, memory_bytes, log_bytes_cut,
+                "activation ended"
+            );
+            return;
+        }
+        let (reason, attempts_max) = (reason_of(&end.report.outcome), self.attempts_max);
+        let next_attempt_at = self.next_attempt_at.map(|at| at.0);
+        tracing::info!(
+            binding, topic, partition, offset, %activation, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
+            log_bytes_cut, "activation ended"
+        );
+    }
+
+    fn log_guest(&self, end: &ActivationEnd, line: &LogLine) {
+        match line.source {
+            LogSource::Log(LogLevel::Trace) => guest_line!(trace, self, end.activation, line),
+            LogSource::Log(LogLevel::Debug) => guest_line!(debug, self, end.activation, line),
+            LogSource::Log(LogLevel::Info) | LogSource::Stdout | LogSource::Stderr => guest_line!(info, self, end.activation, line),
+            LogSource::Log(LogLevel::Warn) => guest_line!(warn, self, end.activation, line),
+            LogSource::Log(LogLevel::Error) => guest_line!(error, self, end.activation, line),
+        }
+    }
+}
+
+/// Why an activation did not succeed, in the words its author or its engine gave.
+fn reason_of(outcome: &ActivationOutcome) -> Option<&str> {
+    match outcome {
+        ActivationOutcome::Rejected { reason }
+        | ActivationOutcome::RetryRequested { reason, .. }
+        | ActivationOutcome::InvalidArguments { reason }
+        | ActivationOutcome::IncompatibleContract { reason }
+        | ActivationOutcome::PermissionRefused { reason }
+        | ActivationOutcome::HostFailure { reason } => Some(reason),
+        ActivationOutcome::Trap { detail, .. } => Some(detail),
+        ActivationOutcome::Success
+        | ActivationOutcome::DeclaredFailure
+        | ActivationOutcome::Timeout
+        | ActivationOutcome::Cancelled
+        | ActivationOutcome::BudgetExhausted(_) => None,
+    }
+}
