@@ -59,8 +59,9 @@ pub trait AppendWatcher: Send + Sync {
 
 /// Partitioned, ordered, replayable topics.
 ///
-/// The `submit_*` methods never block on the log: they check, hand over and return a ticket, or a ready ticket with the reason why
-/// not. The other methods are the blocking façade over them and must not be called from an async task.
+/// [`EventBus::submit_record`] never blocks: it checks, hands over and returns a ticket, or a ready ticket with the reason why not. The
+/// other `submit_*` methods read; an engine on local files reads where it is called, so call them where waiting for a disk is allowed.
+/// The remaining methods are the blocking façade over them and must not be called from an async task.
 pub trait EventBus: Send + Sync {
     /// Publishes one record. A missing uid is minted (UUIDv7). Acknowledged means durable.
     fn submit_record(&self, topic: &str, record: NewRecord) -> Ticket<PublishResult>;

@@ -151,6 +151,16 @@ pub const BATCH_IN_FLIGHT_BYTES: Limit = Limit {
     bounds: "payload bytes of one batch handed over and not yet answered",
 };
 
+/// Offsets given up at once by `raise_next`.
+pub const RAISED_OFFSETS: Limit = Limit {
+    name: "raised_offsets",
+    unit: "count",
+    default: 16_777_216,
+    min: 1,
+    max: 16_777_216,
+    bounds: "offsets of one partition that are given up at once because another file of the store has seen them",
+};
+
 /// Every limit of this crate.
 pub const ALL: &[Limit] = &[
     MANIFEST_BYTES,
@@ -174,6 +184,7 @@ pub const ALL: &[Limit] = &[
     STATE_LOG_BYTES,
     BATCH_IN_FLIGHT,
     BATCH_IN_FLIGHT_BYTES,
+    RAISED_OFFSETS,
 ];
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use latent_core::{ActivationId, PublicationOutcome, TenantId};
+use latent_core::{ActivationId, KnownFailure, PublicationOutcome, TenantId};
 
 use crate::{ProviderRef, limits};
 
@@ -101,11 +101,23 @@ pub(crate) fn observed(outcome: &PublicationOutcome, started: bool) -> ProviderO
     }
 }
 
-/// What audit says the guest was told.
+/// What audit says the guest was told, in the words of the guest's interface, which has none for a conflict.
 pub(crate) fn told(outcome: &PublicationOutcome) -> &'static str {
     match outcome {
         PublicationOutcome::Receipt(_) => "receipt",
+        PublicationOutcome::KnownFailure(KnownFailure::Conflict) => "invalid-event",
         PublicationOutcome::KnownFailure(failure) => failure.kind(),
         PublicationOutcome::Uncertain(_) => "uncertain",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_is_recorded_as_itself_and_told_as_an_invalid_event() {
+        let conflict = PublicationOutcome::KnownFailure(KnownFailure::Conflict);
+        assert_eq!((observed(&conflict, true), told(&conflict)), (ProviderOutcome::Rejected { reason: "conflict" }, "invalid-event"));
     }
 }

@@ -6,7 +6,7 @@
 //! | kind | fields |
 //! |---|---|
 //! | 1 header | version u32 |
-//! | 2 unit | unit u32, partition u32, binding length u8 and text, topic length u8 and text |
+//! | 2 unit | unit u32, partition u32, start u64 (everything below is settled), binding length u8 and text, topic length u8 and text |
 //! | 3 settled | unit u32, first offset u64, end u64 (exclusive) |
 //! | 4 attempts | unit u32, offset u64, attempts u32, not before u64 (milliseconds since 1970, 0: at once) |
 //!
@@ -61,7 +61,7 @@ pub enum StateDamage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     Header { version: u32 },
-    Unit { unit: u32, key: UnitKey },
+    Unit { unit: u32, start: Offset, key: UnitKey },
     Settled { unit: u32, first: Offset, end: Offset },
     Attempts { unit: u32, offset: Offset, attempts: u32, not_before: UnixMillis },
 }
@@ -78,10 +78,11 @@ impl Entry {
                 bytes.push(1);
                 bytes.extend(version.to_le_bytes());
             }
-            Self::Unit { unit, key } => {
+            Self::Unit { unit, start, key } => {
                 bytes.push(2);
                 bytes.extend(unit.to_le_bytes());
                 bytes.extend(key.partition.0.to_le_bytes());
+                bytes.extend(start.0.to_le_bytes());
                 for text in [key.binding.as_str(), key.topic.as_str()] {
                     // Both names are bounded well below 255 bytes by their types.
                     bytes.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
@@ -115,10 +116,10 @@ impl Entry {
         Some(match fields.array::<1>()? {
             [1] => Self::Header { version: fields.u32()? },
             [2] => {
-                let (unit, partition) = (fields.u32()?, Partition(fields.u32()?));
+                let (unit, partition, start) = (fields.u32()?, Partition(fields.u32()?), Offset(fields.u64()?));
                 let binding = BindingId::parse(fields.text()?).ok()?;
                 let topic = TopicName::parse(fields.text()?).ok()?;
-                Self::Unit { unit, key: UnitKey { binding, topic, partition } }
+                Self::Unit { unit, start, key: UnitKey { binding, topic, partition } }
             }
             [3] => Self::Settled { unit: fields.u32()?, first: Offset(fields.u64()?), end: Offset(fields.u64()?) },
             [4] => Self::Attempts {
@@ -172,15 +173,24 @@ pub(crate) struct DeliveryState {
     units: BTreeMap<u32, UnitState>,
 }
 
+impl UnitState {
+    /// The offset after the last one that is known here.
+    pub(crate) fn seen_end(&self) -> Offset {
+        let settled = self.settled.ranges().last().map_or(self.settled.floor(), |(_, end)| end);
+        let attempted = self.attempts.last_key_value().map_or(Offset(0), |(offset, _)| Offset(offset.0.saturating_add(1)));
+        settled.max(attempted)
+    }
+}
+
 impl DeliveryState {
     /// Takes one entry. A settled offset is never unsettled by what comes later.
     pub(crate) fn apply(&mut self, entry: Entry) -> Result<(), StateDamage> {
         match entry {
             Entry::Header { version } if version == VERSION => {}
             Entry::Header { version } => return Err(StateDamage::Version { found: version }),
-            Entry::Unit { unit, key } => {
+            Entry::Unit { unit, start, key } => {
                 self.numbers.insert(key, unit);
-                self.units.entry(unit).or_default();
+                self.units.entry(unit).or_default().settled.insert_range(Offset(0), start);
             }
             Entry::Settled { unit, first, end } => {
                 let state = self.unit_mut(unit)?;
@@ -220,11 +230,8 @@ impl DeliveryState {
         let mut entries = vec![Entry::header()];
         for (key, unit) in &self.numbers {
             let unit = *unit;
-            entries.push(Entry::Unit { unit, key: key.clone() });
             let Some(state) = self.units.get(&unit) else { continue };
-            if state.settled.floor() > Offset(0) {
-                entries.push(Entry::Settled { unit, first: Offset(0), end: state.settled.floor() });
-            }
+            entries.push(Entry::Unit { unit, start: state.settled.floor(), key: key.clone() });
             entries.extend(state.settled.ranges().map(|(first, end)| Entry::Settled { unit, first, end }));
             let attempts = state.attempts.iter();
             entries.extend(attempts.map(|(offset, (attempts, not_before))| Entry::Attempts {
@@ -272,7 +279,7 @@ mod tests {
         fn compacted_entries_give_the_same_state(entries in proptest::collection::vec(any_entry(), 0..60)) {
             let mut state = DeliveryState::default();
             for unit in 0..3 {
-                state.apply(Entry::Unit { unit, key: key(unit) }).unwrap();
+                state.apply(Entry::Unit { unit, start: Offset(u64::from(unit)), key: key(unit) }).unwrap();
             }
             for entry in entries {
                 prop_assert_eq!(&Entry::decode(&entry.encode()).unwrap(), &entry);
@@ -305,7 +312,7 @@ mod tests {
     #[test]
     fn an_attempt_on_a_settled_event_is_forgotten() {
         let mut state = DeliveryState::default();
-        state.apply(Entry::Unit { unit: 0, key: key(0) }).unwrap();
+        state.apply(Entry::Unit { unit: 0, start: Offset(0), key: key(0) }).unwrap();
         let attempts = Entry::Attempts { unit: 0, offset: Offset(0), attempts: 1, not_before: UnixMillis(0) };
         state.apply(attempts.clone()).unwrap();
         state.apply(Entry::Settled { unit: 0, first: Offset(0), end: Offset(1) }).unwrap();

@@ -1,11 +1,12 @@
 //! The durable memory of deliveries on the embedded engine: the pure state, and the log it is written to. Entries are handed to the
 //! log in the order in which the state takes them, under one lock, so the file can always be replayed to the same state.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use latent_bridge::embedded::{Durability, StateLog};
-use latent_bridge::{BusError, EmbeddedBroker};
+use latent_bridge::{BusError, EmbeddedBroker, EventBus as _};
 use latent_core::{Clock, Offset, Ticket, UnixMillis};
 use latent_node::delivery::{Remembered, SourceError, limits};
 
@@ -31,11 +32,13 @@ pub enum StartAt {
 pub struct DeliveryStore {
     log: StateLog,
     inner: Mutex<Inner>,
+    /// A compaction is on its way.
+    compacting: Arc<AtomicBool>,
 }
 
 struct Inner {
     state: DeliveryState,
-    /// Size after the last compaction.
+    /// Size of the fewest entries that give this state, when that was last looked at.
     compacted_bytes: u64,
 }
 
@@ -64,8 +67,8 @@ impl DeliveryStore {
         if entries == 0 {
             log.append(Entry::header().encode(), Durability::Synced).wait()?;
         }
-        let compacted_bytes = log.len_bytes();
-        Ok(Arc::new(Self { log, inner: Mutex::new(Inner { state, compacted_bytes }) }))
+        let compacted_bytes = size_of_entries(&encoded(&state));
+        Ok(Arc::new(Self { log, inner: Mutex::new(Inner { state, compacted_bytes }), compacting: Arc::default() }))
     }
 
     /// The numbers of the units asked for, in order. Those that nothing is known of are declared durably, sharing commits; with
@@ -89,14 +92,13 @@ impl DeliveryStore {
             }
             let unit = inner.state.free_number();
             units.push(unit);
-            let mut entries = vec![Entry::Unit { unit, key: key.clone() }];
-            if *start == StartAt::Latest && *end > Offset(0) {
-                entries.push(Entry::Settled { unit, first: Offset(0), end: *end });
-            }
-            for entry in entries {
-                inner.state.apply(entry.clone())?;
-                written.push(self.log.append(entry.encode(), Durability::Synced));
-            }
+            let start = match start {
+                StartAt::Earliest => Offset(0),
+                StartAt::Latest => *end,
+            };
+            let entry = Entry::Unit { unit, start, key: key.clone() };
+            inner.state.apply(entry.clone())?;
+            written.push(self.log.append(entry.encode(), Durability::Synced));
             // The log's queue is bounded; so is what waits in it.
             if written.len() >= DECLARED_AT_ONCE {
                 wait_for_all(&mut written)?;
@@ -104,6 +106,21 @@ impl DeliveryStore {
         }
         wait_for_all(&mut written)?;
         Ok(units)
+    }
+
+    /// The end of a unit's partition. Where more is known of deliveries than the log has (records were lost from its end), those
+    /// offsets are given up first: a new event there would be taken for one that is settled.
+    ///
+    /// # Errors
+    /// [`BusError`] when the log cannot be asked or cannot give them up.
+    pub fn known_end(&self, broker: &EmbeddedBroker, key: &UnitKey, unit: u32) -> Result<Offset, BusError> {
+        let (_, end) = broker.bounds(key.topic.as_str(), key.partition)?;
+        let seen = self.lock().state.unit(unit).map_or(Offset(0), |state| state.seen_end());
+        if seen > end {
+            tracing::warn!(binding = %key.binding, topic = %key.topic, partition = %key.partition, %end, %seen, "the log has lost events that were delivered; their offsets are given up");
+            broker.raise_next(key.topic.as_str(), key.partition, seen)?;
+        }
+        Ok(seen.max(end))
     }
 
     /// The number of a unit that was declared before.
@@ -145,14 +162,17 @@ impl DeliveryStore {
         written.map_or(Err(unavailable(None)), |answer| answer.map_err(|error| unavailable(Some(&error))))
     }
 
+    /// Called with the state locked, so that what the compacted log begins with is what was handed over before it.
     fn compact_if_large(&self, inner: &mut Inner) {
-        let bytes = self.log.len_bytes();
-        if bytes <= COMPACT_ABOVE_BYTES.max(inner.compacted_bytes.saturating_mul(4)) {
+        let threshold = COMPACT_ABOVE_BYTES.max(inner.compacted_bytes.saturating_mul(4));
+        if self.log.len_bytes() <= threshold || self.compacting.swap(true, Ordering::AcqRel) {
             return;
         }
-        let entries: Vec<Bytes> = inner.state.entries().iter().map(Entry::encode).collect();
-        inner.compacted_bytes = entries.iter().map(|entry| entry.len() as u64 + ENTRY_OVERHEAD_BYTES).sum();
-        self.log.replace(&entries).on_ready(|answer| {
+        let entries = encoded(&inner.state);
+        inner.compacted_bytes = size_of_entries(&entries);
+        let compacting = Arc::clone(&self.compacting);
+        self.log.replace(&entries).on_ready(move |answer| {
+            compacting.store(false, Ordering::Release);
             if let Err(error) = answer {
                 tracing::warn!(%error, "the log of deliveries could not be compacted; it goes on growing");
             }
@@ -163,6 +183,14 @@ impl DeliveryStore {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn encoded(state: &DeliveryState) -> Vec<Bytes> {
+    state.entries().iter().map(Entry::encode).collect()
+}
+
+fn size_of_entries(entries: &[Bytes]) -> u64 {
+    entries.iter().map(|entry| entry.len() as u64 + ENTRY_OVERHEAD_BYTES).sum()
 }
 
 /// Entries handed over before their commits are waited for.

@@ -128,6 +128,8 @@ fn outcome_of(result: PublishResult, uid: Uid, accepted_at: UnixMillis) -> Publi
         | BusError::Busy { .. }
         | BusError::Timeout { .. }
         | BusError::Config { .. }
+        | BusError::Poisoned { .. }
+        | BusError::InUse { .. }
         | BusError::OutOfRange { .. } => PublicationOutcome::KnownFailure(unavailable(&error)),
         BusError::Uncertain { uid, cause } => PublicationOutcome::Uncertain(Uncertain { uid: Some(uid.clone()), cause: *cause }),
         _ => PublicationOutcome::Uncertain(Uncertain { uid: Some(uid), cause: UncertainCause::Storage }),

@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use crate::{DeliveryStore, UnitKey};
 
-/// See the module. Listing reads may touch the disk, so they run on the runtime's blocking threads; the one record of an attempt is
-/// read where it is asked for, because its page was just listed.
+/// See the module. Reads may touch the disk, so they run on the runtime's blocking threads.
+#[derive(Clone)]
 pub struct TopicSource {
     bus: Arc<dyn EventBus>,
     store: Arc<DeliveryStore>,
@@ -60,7 +60,7 @@ impl TopicSource {
 impl Source for TopicSource {
     fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Vec<Head>, SourceError>> {
         let (bus, key, hasher) = (Arc::clone(&self.bus), self.key.clone(), self.hasher.clone());
-        let (ticket, completer) = Ticket::pair(Err(SourceError::Unavailable { reason: "the node is stopping".to_owned() }));
+        let (ticket, completer) = Ticket::pair(Err(stopping()));
         self.runtime.spawn_blocking(move || {
             let heads = bus.submit_heads(key.topic.as_str(), key.partition, from, heads_max as usize).wait();
             let heads = heads.map(|heads| heads.iter().map(|record| head(record, &hasher)).collect());
@@ -70,15 +70,17 @@ impl Source for TopicSource {
     }
 
     fn begin(&mut self, offset: Offset, attempt: u32) -> Ticket<Result<DeliveredEvent, SourceError>> {
+        let (ticket, completer) = Ticket::pair(Err(stopping()));
+        let source = self.clone();
         // The event first: then nothing is left to do when the note is written, on the log's own thread.
-        match self.read(offset, attempt) {
-            Err(error) => Ticket::ready(Err(error)),
+        self.runtime.spawn_blocking(move || match source.read(offset, attempt) {
+            Err(error) => completer.complete(Err(error)),
             Ok(event) => {
-                let stopped = SourceError::Unavailable { reason: "the node is stopping".to_owned() };
-                let noted = self.store.note_attempts(self.unit, offset, attempt, UnixMillis(0));
-                noted.map_or(Err(stopped), move |answer| answer.map(|()| event))
+                let noted = source.store.note_attempts(source.unit, offset, attempt, UnixMillis(0));
+                noted.on_ready(move |answer| completer.complete(answer.map(|()| event)));
             }
-        }
+        });
+        ticket
     }
 
     fn postpone(&mut self, offset: Offset, postponement: Postponement) -> Ticket<Result<(), SourceError>> {
@@ -99,6 +101,10 @@ fn head(record: &RecordHead, hasher: &RandomState) -> Head {
         BusHead::Damaged => HeadContent::Undecodable,
     };
     Head { offset: record.offset, content }
+}
+
+fn stopping() -> SourceError {
+    SourceError::Unavailable { reason: "the node is stopping".to_owned() }
 }
 
 fn unavailable(error: &BusError) -> SourceError {

@@ -278,3 +278,28 @@ fn a_lost_or_unusable_watermark_is_rebuilt_from_the_log() {
     std::fs::create_dir(copy.path().join("topics/t/watermark")).unwrap();
     assert_eq!(count(&fates(&open(copy.path()), &old)), (10, 0, 0));
 }
+
+#[test]
+fn offsets_that_another_file_has_seen_are_given_up_for_good() {
+    let directory = tempfile::tempdir().unwrap();
+    let manifest = "manifest_version: 1\nname: n\ntopics: [{ name: t, partitions: 1 }]\n";
+    let manifest = latent_bridge::BridgeManifest::from_yaml(manifest).unwrap();
+    let first = EmbeddedBroker::provision_with(directory.path(), &manifest, quick(limits())).unwrap();
+    publish(&first, "t", "old", 2);
+    first.raise_next("t", Partition(0), Offset(1)).unwrap();
+    assert_eq!(first.bounds("t", Partition(0)).unwrap().1, Offset(2), "what the log has passed changes nothing");
+    first.raise_next("t", Partition(0), Offset(5)).unwrap();
+    let most = latent_bridge::limits::RAISED_OFFSETS.max;
+    for (partition, next) in [(0, 5 + most + 1), (1, 5)] {
+        let refused = first.raise_next("t", Partition(partition), Offset(next));
+        assert!(matches!(refused, Err(BusError::OutOfRange { .. })), "{refused:?}");
+    }
+    drop(first);
+    let second = open(directory.path());
+    let heads = second.submit_heads("t", Partition(0), Offset(0), 10).wait().unwrap();
+    let damaged: Vec<_> = heads.iter().map(|head| head.content == HeadContent::Damaged).collect();
+    assert_eq!(damaged, [false, false, true, true, true]);
+    assert_eq!(publish(&second, "t", "new", 1)[0].ack.offset, 5);
+    assert!(matches!(second.fetch("t", 0, 3, 1), Err(BusError::Unreadable { offset: 3, .. })));
+    second.raise_next("t", Partition(0), Offset(6 + most)).unwrap();
+}

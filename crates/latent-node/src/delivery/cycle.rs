@@ -249,9 +249,7 @@ impl Cycle {
         #[cfg(test)]
         self.leak_permit_if_planted();
         if self.stopped && *outcome == ActivationOutcome::Cancelled {
-            // Stopping settles nothing and notes nothing: the event belongs to the next process (T-048).
-            self.set_state(offset, State::Waiting);
-            return;
+            return self.take_back_attempt(now, offset);
         }
         let acknowledged = outcome.disposition() == Disposition::Acknowledge;
         #[cfg(test)]
@@ -270,6 +268,15 @@ impl Cycle {
             let delay_millis = self.options.policy.delay_millis(entry.attempts, wished);
             self.delay(offset, now.plus_millis(delay_millis));
             self.outbox.push_back(Command::Postpone { offset, attempts: entry.attempts, delay_millis });
+        }
+    }
+
+    /// The activation of an event ended before any of its code ran: its deadline passed in the queue, or its service was revoked
+    /// meanwhile. That is no attempt.
+    pub fn handle_not_started(&mut self, now: MonoTime, offset: Offset) {
+        if self.entries.get(&offset).is_some_and(|entry| entry.state == State::Running) {
+            self.in_flight = self.in_flight.saturating_sub(1);
+            self.take_back_attempt(now, offset);
         }
     }
 
@@ -413,6 +420,20 @@ impl Cycle {
                 self.release_if_planted(now, head.offset);
             }
         }
+    }
+
+    /// Un-notes an attempt that did not count. While stopping, the event is left to the next process, which may run it at once (T-048).
+    fn take_back_attempt(&mut self, now: MonoTime, offset: Offset) {
+        let Some(entry) = self.entries.get_mut(&offset) else { return };
+        entry.attempts = entry.attempts.saturating_sub(1);
+        let attempts = entry.attempts;
+        let delay_millis = if self.stopped { 0 } else { self.options.policy.delay_millis(1, None) };
+        if self.stopped {
+            self.set_state(offset, State::Waiting);
+        } else {
+            self.delay(offset, now.plus_millis(delay_millis));
+        }
+        self.outbox.push_back(Command::Postpone { offset, attempts, delay_millis });
     }
 
     /// Lets the front of a key's queue go on: at once, or when the delay noted by an earlier process is over.
@@ -577,3 +598,6 @@ impl Cycle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

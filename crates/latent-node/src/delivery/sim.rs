@@ -39,7 +39,7 @@ fn every_schedule_keeps_the_promises_of_delivery() {
     println!("{seen:?}");
     // The schedules must have met what they are there for.
     assert!(seen.kills > 10_000 && seen.faults > 10_000 && seen.retries > 10_000 && seen.exhausted > 1_000, "{seen:?}");
-    assert!(seen.reordered > 10_000 && seen.saturated > 100 && seen.lost_answers > 1_000, "{seen:?}");
+    assert!(seen.reordered > 10_000 && seen.saturated > 100 && seen.lost_answers > 1_000 && seen.not_started > 1_000, "{seen:?}");
 }
 
 #[test]

@@ -111,6 +111,8 @@ pub(crate) struct Backend {
     running: Mutex<BTreeSet<String>>,
     /// The most that ran at once.
     pub(crate) most: Mutex<usize>,
+    /// When guest code had to have ended, in the order of the starts.
+    pub(crate) deadlines: Mutex<Vec<MonoTime>>,
 }
 
 struct Shared(Arc<Backend>);
@@ -125,6 +127,7 @@ impl ExecutionBackend for Shared {
             };
             let name = format!("{}/{}#{}", start.session.spec().tenant, start.event.offset, start.event.delivery);
             backend.enter(&name);
+            backend.deadlines.lock().unwrap().push(start.session.spec().deadline.at());
             let outcome = match &start.event.payload[..] {
                 b"ok" => ActivationOutcome::Success,
                 b"reject" => ActivationOutcome::Rejected { reason: "no".to_owned() },
@@ -167,7 +170,7 @@ pub(crate) struct Bench {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) backend: Arc<Backend>,
     pub(crate) publications: BTreeMap<String, PublicationId>,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// A driver that runs.

@@ -41,6 +41,7 @@ async fn a_failing_event_runs_again_after_its_delays_and_ends_exhausted() {
     assert!(delayed.next_attempt_at.is_some());
     let status = bench.until(&driving, |status| status.terminated == 3).await;
     assert_eq!((status.exhausted, status.pending, status.state), (2, 0, CycleState::Idle));
+    assert_eq!(status.last_failure.map(|(failure, _)| failure).as_deref(), Some("retry"));
     let waits: Vec<_> = source.log().postponed.iter().map(|(offset, postponed)| (*offset, postponed.attempts)).collect();
     assert_eq!(waits, [(0, 1), (1, 1), (0, 2), (1, 2)]);
     let at: Vec<_> = source.log().postponed.iter().map(|(_, postponed)| postponed.not_before.0 - 1_000_000).collect();
@@ -51,6 +52,20 @@ async fn a_failing_event_runs_again_after_its_delays_and_ends_exhausted() {
     assert_eq!(settled(2), Settlement::Terminated(TerminationReason::Rejected));
     let totals = driving.handle.totals();
     assert_eq!((totals.success, totals.rejected, totals.failed, totals.settled), (0, 1, 6, 3));
+    driving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn guest_code_ends_a_settle_margin_before_the_one_deadline() {
+    let bench = Bench::new(2, &["acme"]);
+    let source = source(&[("a", "hang")]);
+    let policy = DeliveryPolicy { deliveries_max: 1, operation_timeout_millis: 1_000, ..DeliveryPolicy::default() };
+    let driving = bench.drive(vec![bench.binding("t", "acme", policy, &source)]);
+    let status = bench.until(&driving, |status| status.terminated == 1).await;
+    assert_eq!((status.last_outcome, status.exhausted), (Some("timeout"), 1));
+    let guest_ended = bench.backend.deadlines.lock().unwrap()[0].as_micros() / 1_000;
+    let settled = bench.clock.mono().as_micros() / 1_000;
+    assert!((895..=900).contains(&guest_ended) && settled <= 1_000, "guest {guest_ended} ms, settled {settled} ms");
     driving.stop().await;
 }
 
@@ -85,7 +100,8 @@ async fn stopping_begins_nothing_new_settles_what_ends_and_leaves_the_rest_unset
     driving.stop().await;
     assert_eq!(bench.backend.started(), ["acme/0#1", "acme/2#1"]);
     assert_eq!(source.log().settled.iter().collect::<Vec<_>>(), [(&0, &ACKNOWLEDGED)]);
-    assert!(source.log().postponed.is_empty());
+    let taken_back: Vec<_> = source.log().postponed.iter().map(|(offset, postponed)| (*offset, postponed.attempts)).collect();
+    assert_eq!(taken_back, [(2, 0)]);
     assert_eq!(bench.manager.snapshot().node.held(), 0);
 }
 
@@ -97,7 +113,7 @@ async fn a_revoked_service_leaves_events_waiting_and_says_why_while_others_go_on
     let policy = DeliveryPolicy::default();
     let driving = bench.drive(vec![bench.binding("t", "acme", policy, &waiting), bench.binding("u", "other", policy, &healthy)]);
     let status = bench.until(&driving, |status| status.state == CycleState::Stalled).await;
-    assert!(status.last_error.is_some_and(|error| error.contains("revoked")));
+    assert!(status.obstacle.is_some_and(|error| error.contains("revoked")));
     let statuses = driving.handle.statuses().await;
     assert_eq!((statuses[0].pending, statuses[1].acknowledged), (1, 2));
     assert!(waiting.log().settled.is_empty() && bench.backend.started().iter().all(|start| start.starts_with("other/")));
@@ -111,9 +127,9 @@ async fn a_log_that_cannot_answer_stalls_the_binding_and_it_goes_on_by_itself() 
     source.log().refuse = 5;
     let driving = bench.drive(vec![bench.binding("t", "acme", DeliveryPolicy::default(), &source)]);
     let status = bench.until(&driving, |status| status.state == CycleState::Stalled).await;
-    assert_eq!(status.last_error.as_deref(), Some("the disk is away"));
+    assert_eq!(status.obstacle.as_deref(), Some("the disk is away"));
     let status = bench.until(&driving, |status| status.acknowledged == 2).await;
-    assert_eq!((status.state, status.last_error), (CycleState::Idle, None));
+    assert_eq!((status.state, status.obstacle), (CycleState::Idle, None));
     driving.stop().await;
 }
 

@@ -45,6 +45,8 @@ fn every_answer_of_the_bus_has_its_outcome() {
         (BusError::OutOfRange { what: text(), problem: text() }, "unavailable"),
         (BusError::NotSent { reason: text() }, "unavailable"),
         (BusError::Busy { limit: "x" }, "unavailable"),
+        (BusError::Poisoned { log: text() }, "unavailable"),
+        (BusError::InUse { directory: text(), holder: text() }, "unavailable"),
         (BusError::Timeout { operation: text() }, "unavailable"),
         (BusError::Serde { problem: text() }, "invalid-event"),
         (BusError::Uncertain { uid: uid(), cause: UncertainCause::Closed }, "closed"),

@@ -131,3 +131,54 @@ fn a_large_log_of_deliveries_is_compacted_and_keeps_what_it_knows() {
     let bytes = std::fs::metadata(directory.path().join("state/deliveries.log")).unwrap().len();
     assert!(bytes < 2_000_000, "{bytes}");
 }
+
+#[test]
+fn offsets_that_were_delivered_and_then_lost_are_not_given_to_new_events() {
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let bench = Bench::open(directory.path());
+        bench.publish(3);
+        let (mut source, _) = bench.source(StartAt::Earliest);
+        for offset in 0..3 {
+            source.settle(Offset(offset), Settlement::Acknowledged).wait().unwrap();
+        }
+    }
+    // The disk gives back an empty log and no watermark, but the notes of deliveries.
+    let topic = directory.path().join("topics/in");
+    for entry in std::fs::read_dir(&topic).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let bench = Bench::open(directory.path());
+    let (_, unit) = bench.source(StartAt::Earliest);
+    assert_eq!(bench.store.known_end(&bench.bus, &key("b", "in"), unit).unwrap(), Offset(3));
+    bench.publish(1);
+    assert_eq!(bench.bus.bounds("in", Partition(0)).unwrap().1, Offset(4));
+    assert!(!bench.store.remembered(unit, &clock()).settled.contains(Offset(3)), "the new event is delivered");
+}
+
+#[test]
+fn compaction_goes_on_after_a_restart_with_a_long_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let postpone = |bench: &Bench, attempts: std::ops::Range<u32>| {
+        let (mut source, _) = bench.source(StartAt::Earliest);
+        let last = attempts.end - 1;
+        for attempt in attempts {
+            let noted = source.postpone(Offset(0), Postponement { attempts: attempt, not_before: UnixMillis(0) });
+            if attempt % 500 == 0 || attempt == last {
+                noted.wait().unwrap();
+            }
+        }
+    };
+    for round in 0..4_u32 {
+        let bench = Bench::open(directory.path());
+        if round == 0 {
+            bench.publish(1);
+        }
+        postpone(&bench, round * 25_000 + 1..(round + 1) * 25_000);
+    }
+    let bytes = std::fs::metadata(directory.path().join("state/deliveries.log")).unwrap().len();
+    assert!(bytes < 3_000_000, "{bytes}");
+}

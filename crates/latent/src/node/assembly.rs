@@ -200,19 +200,22 @@ fn binding(
         asked.push((UnitKey { binding: trigger.id.clone(), topic: trigger.topic.clone(), partition }, start, end));
     }
     let units = store.declare(&asked).map_err(|error| failed(&error))?;
-    let partitions = asked.into_iter().zip(units).map(|((key, _, known_end), unit)| PartitionSpec {
-        partition: key.partition,
-        remembered: store.remembered(unit, clock.as_ref()),
-        known_end,
-        intake: Intake::LookAhead,
-        source: Box::new(TopicSource::new(Arc::clone(log) as _, Arc::clone(store), key, unit, runtime.clone())),
-    });
+    let mut partitions = Vec::new();
+    for ((key, ..), unit) in asked.into_iter().zip(units) {
+        partitions.push(PartitionSpec {
+            partition: key.partition,
+            remembered: store.remembered(unit, clock.as_ref()),
+            known_end: store.known_end(log, &key, unit).map_err(|error| failed(&error))?,
+            intake: Intake::LookAhead,
+            source: Box::new(TopicSource::new(Arc::clone(log) as _, Arc::clone(store), key, unit, runtime.clone())),
+        });
+    }
     Ok(BindingSpec {
         id: trigger.id.clone(),
         topic: trigger.topic.clone(),
         target: target(trigger),
         policy: policy(trigger),
-        partitions: partitions.collect(),
+        partitions,
     })
 }
 

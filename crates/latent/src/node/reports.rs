@@ -94,7 +94,7 @@ fn running_status(status: BindingStatus) -> TriggerStatus {
         terminated: status.terminated,
         exhausted: status.exhausted,
         expired_unread: 0,
-        last_error: status.last_error,
+        last_error: status.obstacle.or(status.last_failure.map(|(failure, _)| failure)),
     }
 }
 

@@ -167,6 +167,21 @@ impl<T> GroupCommit<T> {
         answers
     }
 
+    /// The next numbers of a topic with every offset of `partition` below `next` given up; `None` as for
+    /// [`GroupCommit::next_numbers`].
+    pub(super) fn raised(&self, topic: usize, partition: u32, next: u64) -> Option<NextNumbers> {
+        let mut numbers = self.next_numbers(topic)?.clone();
+        numbers.raise(partition, next);
+        Some(numbers)
+    }
+
+    /// Gives up every offset of `partition` below `next`.
+    pub(super) fn raise(&mut self, topic: usize, partition: u32, next: u64) {
+        if let Some(state) = self.topics.get_mut(topic) {
+            state.next.raise(partition, next);
+        }
+    }
+
     /// The next numbers of a topic, or `None` while their truth is unknown.
     pub(super) fn next_numbers(&self, topic: usize) -> Option<&NextNumbers> {
         self.topics.get(topic).filter(|state| !state.poisoned && !self.groups.contains_key(&topic)).map(|state| &state.next)
@@ -180,6 +195,12 @@ impl NextNumbers {
         *offset = offset.checked_add(1)?;
         self.sequence += 1;
         Some(identity)
+    }
+
+    fn raise(&mut self, partition: u32, next: u64) {
+        if let Some(offset) = self.offsets.get_mut(partition as usize) {
+            *offset = next.max(*offset);
+        }
     }
 
     /// Undoes [`NextNumbers::assign`]; the latest first.

@@ -107,6 +107,14 @@ impl EmbeddedBroker {
         Self::start(provision::provision(directory, manifest, &options)?, options)
     }
 
+    /// True when the directory was provisioned: it has a manifest, whatever else is in it. Takes no lock.
+    ///
+    /// # Errors
+    /// [`BusError::Io`] when it cannot be looked at.
+    pub fn is_provisioned(directory: &Path) -> Result<bool, BusError> {
+        provision::is_provisioned(&*EngineOptions::default().storage, &Layout::new(directory))
+    }
+
     /// Opens a provisioned directory with default options.
     ///
     /// # Errors
@@ -188,6 +196,31 @@ impl EmbeddedBroker {
     /// Numbers of every topic, sorted by name.
     pub fn statistics(&self) -> Vec<TopicStatistics> {
         self.shared.topics.iter().map(|topic| statistics::of_topic(topic)).collect()
+    }
+
+    /// Gives up every offset of a partition below `next`: no record will be stored there, and reading there is
+    /// [`BusError::Unreadable`]. For whoever keeps offsets in files of their own and finds some that this log has lost (B-030). Waits
+    /// until that is durable; an offset the log has passed already changes nothing.
+    ///
+    /// # Errors
+    /// [`BusError::UnknownTopic`]; [`BusError::OutOfRange`] for an unknown partition or more than `raised_offsets` at once;
+    /// [`BusError::Poisoned`], [`BusError::Io`].
+    pub fn raise_next(&self, topic: &str, partition: Partition, next: Offset) -> Result<(), BusError> {
+        let (number, shared) = self.shared.topic(topic)?;
+        let (_, known) = shared.bounds(partition)?;
+        let given_up = next.0.saturating_sub(known.0);
+        if given_up == 0 {
+            return Ok(());
+        }
+        limits::RAISED_OFFSETS.check(given_up).map_err(|error| {
+            let what = format!("offset {next} of topic {topic:?}, partition {partition}");
+            BusError::OutOfRange { what, problem: format!("the log ends at {known}: {error}") }
+        })?;
+        let closed = BusError::NotSent { reason: "the log was closed".to_owned() };
+        let (ticket, completer) = Ticket::pair(Err(closed));
+        let cost = Cost { lane: Lane::State, bytes: 0, grouping: Grouping::Alone };
+        self.shared.queue.push(cost, Command::Raise { topic: number, partition: partition.0, next: next.0, completer })?;
+        ticket.wait()
     }
 
     /// Opens the state log `name` (letters, digits, `_` and `-`), creating it when it is new. The same name gives the same log.

@@ -96,13 +96,15 @@ impl TopicLog {
         if next.sequence == 0 || self.watermark.as_ref() == Some(next) {
             return;
         }
-        match self.try_watermark(next) {
-            Ok(()) => self.watermark = Some(next.clone()),
-            Err(error) => tracing::warn!(topic = self.topic.name, %error, "the watermark could not be written"),
+        if let Err(error) = self.keep_watermark(next) {
+            tracing::warn!(topic = self.topic.name, %error, "the watermark could not be written");
         }
     }
 
-    fn try_watermark(&self, next: &NextNumbers) -> Result<(), BusError> {
-        watermark::write(&*self.storage, &watermark::path(&self.directory), self.topic.salt, next)
+    /// As [`TopicLog::write_watermark`], for numbers that must be remembered.
+    pub(super) fn keep_watermark(&mut self, next: &NextNumbers) -> Result<(), BusError> {
+        watermark::write(&*self.storage, &watermark::path(&self.directory), self.topic.salt, next)?;
+        self.watermark = Some(next.clone());
+        Ok(())
     }
 }

@@ -34,6 +34,8 @@ pub(super) enum Command {
         /// What.
         command: StateCommand,
     },
+    /// Give up every offset of a partition below `next`. Comes alone.
+    Raise { topic: usize, partition: u32, next: u64, completer: Completer<Result<(), BusError>> },
 }
 
 /// What the writer is asked to do with a state log. Entries come as frames.
@@ -99,6 +101,7 @@ impl Writer {
                 Command::State { log, command: StateCommand::Replace { frames, completer } } => {
                     completer.complete(self.replace(&log, &frames));
                 }
+                Command::Raise { topic, partition, next, completer } => completer.complete(self.raise(topic, partition, next)),
             }
         }
         let written = self.write_topics();
@@ -184,6 +187,18 @@ impl Writer {
         if let (Some(log), Some(next)) = (self.logs.get_mut(topic), self.machine.next_numbers(topic)) {
             log.write_watermark(next);
         }
+    }
+
+    /// Durable first, in the watermark; then for readers and for what is written next.
+    fn raise(&mut self, topic: usize, partition: u32, next: u64) -> Result<(), BusError> {
+        let Some(log) = self.logs.get_mut(topic) else { return Ok(()) };
+        let Some(raised) = self.machine.raised(topic, partition, next) else { return Err(log.topic.poisoned_error()) };
+        log.keep_watermark(&raised)?;
+        self.machine.raise(topic, partition, next);
+        if let Some(positions) = log.topic.write().positions.get_mut(partition as usize) {
+            positions.raise(next);
+        }
+        Ok(())
     }
 
     fn replace(&self, log: &StateShared, frames: &[u8]) -> Result<(), BusError> {

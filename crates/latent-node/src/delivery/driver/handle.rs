@@ -41,8 +41,10 @@ pub struct BindingStatus {
     pub last_delivery_at: Option<UnixMillis>,
     /// When the next delayed event is due.
     pub next_attempt_at: Option<UnixMillis>,
-    /// What stands in its way now.
-    pub last_error: Option<String>,
+    /// What stands in its way now: a log that cannot answer, a service that cannot be called.
+    pub obstacle: Option<String>,
+    /// How the last attempt that did not succeed ended, and when.
+    pub last_failure: Option<(String, UnixMillis)>,
 }
 
 /// Percentiles of the time from append to settlement.

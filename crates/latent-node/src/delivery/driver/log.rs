@@ -27,7 +27,8 @@ pub(super) struct Attempt<'a> {
 impl Attempt<'_> {
     /// Writes the guest's lines, then one about the end: of a success for debugging, of anything else for the operator.
     pub(super) fn log(&self, end: &ActivationEnd) {
-        end.report.log.iter().for_each(|line| self.log_guest(end, line));
+        let said = end.report.log.iter().filter(|line| !line.text.trim().is_empty());
+        said.for_each(|line| self.log_guest(end, line));
         let (binding, topic, partition, offset) = (self.binding.as_str(), self.topic.as_str(), self.partition.0, self.offset.0);
         let (activation, outcome, attempt) = (end.activation, end.report.outcome.kind(), self.attempt);
         let (fuel, memory_bytes, log_bytes_cut) = (end.report.fuel_used, end.report.memory_bytes_peak, end.report.log_bytes_cut);
@@ -40,10 +41,17 @@ impl Attempt<'_> {
         }
         let (reason, attempts_max) = (reason_of(&end.report.outcome), self.attempts_max);
         let next_attempt_at = self.next_attempt_at.map(|at| at.0);
-        tracing::info!(
-            binding, topic, partition, offset, %activation, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
-            log_bytes_cut, "activation ended"
-        );
+        // What the function decided is its business; what happened to it is a warning.
+        match end.report.outcome {
+            ActivationOutcome::Rejected { .. } | ActivationOutcome::RetryRequested { .. } => tracing::info!(
+                binding, topic, partition, offset, %activation, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
+                log_bytes_cut, "activation ended"
+            ),
+            _ => tracing::warn!(
+                binding, topic, partition, offset, %activation, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
+                log_bytes_cut, "activation ended"
+            ),
+        }
     }
 
     fn log_guest(&self, end: &ActivationEnd, line: &LogLine) {
@@ -55,6 +63,19 @@ impl Attempt<'_> {
             LogSource::Log(LogLevel::Error) => guest_line!(error, self, end.activation, line),
         }
     }
+}
+
+/// How an attempt failed, in one line for the status; `None` for a success.
+pub(super) fn failure_of(end: &ActivationEnd) -> Option<String> {
+    let outcome = &end.report.outcome;
+    if *outcome == ActivationOutcome::Success {
+        return None;
+    }
+    let reason = reason_of(outcome).map(|reason| reason.lines().next().unwrap_or_default());
+    Some(match reason {
+        Some(reason) if !reason.is_empty() => format!("{}: {reason}", outcome.kind()),
+        _ => outcome.kind().to_owned(),
+    })
 }
 
 /// Why an activation did not succeed, in the words its author or its engine gave.

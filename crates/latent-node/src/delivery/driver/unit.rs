@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use latent_capabilities::Origin;
-use latent_core::{BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, TopicName, UnixMillis, settle_margin};
+use latent_core::{
+    ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, TopicName, UnixMillis, settle_margin,
+};
 
-use super::log::Attempt;
+use super::log::{Attempt, failure_of};
 use super::{BindingStatus, News, PartitionSpec, Shared};
 use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState};
 use crate::delivery::limits;
@@ -47,7 +49,10 @@ pub(super) struct Unit {
     terminated: u64,
     exhausted: u64,
     last: Option<(&'static str, UnixMillis)>,
-    last_error: Option<String>,
+    /// What stands in the way now.
+    obstacle: Option<String>,
+    /// How the last attempt that did not succeed ended.
+    last_failure: Option<(String, UnixMillis)>,
 }
 
 impl Unit {
@@ -67,7 +72,8 @@ impl Unit {
             terminated: 0,
             exhausted: 0,
             last: None,
-            last_error: None,
+            obstacle: None,
+            last_failure: None,
         }
     }
 
@@ -94,7 +100,7 @@ impl Unit {
     /// A reservation was refused for a reason that waiting for capacity does not mend, such as a revoked service.
     pub(super) fn refuse(&mut self, now: MonoTime, reason: String) {
         tracing::warn!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, reason, "events wait");
-        self.last_error = Some(reason);
+        self.obstacle = Some(reason);
         self.refused_until = Some(now.plus_millis(limits::REFUSED_WAIT_MILLIS.default));
     }
 
@@ -189,7 +195,14 @@ impl Unit {
         let outcome = &end.report.outcome;
         shared.count_activation(outcome);
         self.last = Some((outcome.kind(), unix));
-        self.cycle.handle_finished(now, offset, outcome);
+        self.last_failure = failure_of(end).map(|failure| (failure, unix)).or(self.last_failure.take());
+        // What ended before the guest could start is no attempt, unless it could never start.
+        let never = matches!(outcome, ActivationOutcome::InvalidArguments { .. } | ActivationOutcome::IncompatibleContract { .. });
+        if end.started_at.is_none() && !never {
+            self.cycle.handle_not_started(now, offset);
+        } else {
+            self.cycle.handle_finished(now, offset, outcome);
+        }
         let next_attempt = self.cycle.next_attempt_of(offset);
         if next_attempt.is_some() {
             self.open.remove(&offset);
@@ -246,9 +259,9 @@ impl Unit {
         match fault {
             Some(SourceError::Unavailable { reason }) => {
                 tracing::warn!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, reason, "the log could not answer");
-                self.last_error = Some(reason.clone());
+                self.obstacle = Some(reason.clone());
             }
-            Some(SourceError::Undecodable) | None => self.last_error = None,
+            Some(SourceError::Undecodable) | None => self.obstacle = None,
         }
     }
 
@@ -289,7 +302,12 @@ pub(super) fn statuses(units: &[Unit], clock: &dyn Clock) -> Vec<BindingStatus> 
         {
             (status.last_outcome, status.last_delivery_at) = (Some(outcome), Some(at));
         }
-        status.last_error = status.last_error.take().or_else(|| unit.last_error.clone());
+        status.obstacle = status.obstacle.take().or_else(|| unit.obstacle.clone());
+        if let Some((failure, at)) = &unit.last_failure
+            && status.last_failure.as_ref().is_none_or(|(_, known)| known <= at)
+        {
+            status.last_failure = Some((failure.clone(), *at));
+        }
     }
     statuses
 }
@@ -310,6 +328,7 @@ fn empty_status(parts: &UnitParts) -> BindingStatus {
         last_outcome: None,
         last_delivery_at: None,
         next_attempt_at: None,
-        last_error: None,
+        obstacle: None,
+        last_failure: None,
     }
 }

@@ -15,6 +15,8 @@ pub(super) enum Run {
     Reject,
     Fail,
     AskAgain(u64),
+    /// It ends before it begins.
+    NeverStart,
 }
 
 #[derive(Debug, Clone)]
@@ -29,15 +31,24 @@ pub(super) struct Event {
 pub(super) struct Durable {
     pub(super) events: Vec<Event>,
     pub(super) settled: BTreeMap<Offset, Settlement>,
-    pub(super) attempts: BTreeMap<Offset, (u32, MonoTime)>,
+    pub(super) attempts: BTreeMap<Offset, Note>,
+}
+
+/// What is written down about attempts on an event. Notes are written in the order in which they were handed over, which is what
+/// their numbers say; here operations end in any order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Note {
+    number: u64,
+    pub(super) attempts: u32,
+    pub(super) not_before: MonoTime,
 }
 
 /// An operation that was handed over and not answered.
 pub(super) enum Open {
     /// With what was there when it was handed over: by the time of the answer there may be more.
     Pull(Vec<Head>, Completer<Result<Vec<Head>, SourceError>>),
-    Begin(Offset, u32, Completer<Result<DeliveredEvent, SourceError>>),
-    Postpone(Offset, Postponement, Completer<Result<(), SourceError>>),
+    Begin(Offset, Note, Completer<Result<DeliveredEvent, SourceError>>),
+    Postpone(Offset, Note, Completer<Result<(), SourceError>>),
     Settle(Offset, Settlement, Completer<Result<(), SourceError>>),
 }
 
@@ -55,6 +66,14 @@ pub(super) enum Ending {
 pub(super) struct Log {
     pub(super) durable: Durable,
     pub(super) open: VecDeque<Open>,
+    notes: u64,
+}
+
+impl Log {
+    fn note(&mut self, attempts: u32, not_before: MonoTime) -> Note {
+        self.notes += 1;
+        Note { number: self.notes, attempts, not_before }
+    }
 }
 
 /// One partition as a cycle's source. Clones share the log.
@@ -76,7 +95,7 @@ impl FakeSource {
         let refused = || SourceError::Unavailable { reason: "scripted".to_owned() };
         match open {
             Open::Pull(heads, completer) if ending == Ending::Done => completer.complete(Ok(heads)),
-            Open::Begin(offset, attempt, completer) if ending == Ending::Done => completer.complete(Ok(event(offset, attempt))),
+            Open::Begin(offset, note, completer) if ending == Ending::Done => completer.complete(Ok(event(offset, note.attempts))),
             Open::Postpone(.., completer) | Open::Settle(.., completer) if ending == Ending::Done => completer.complete(Ok(())),
             Open::Pull(.., completer) => completer.complete(Err(refused())),
             Open::Begin(.., completer) => completer.complete(Err(refused())),
@@ -96,21 +115,13 @@ impl Durable {
     fn apply(&mut self, open: &Open) {
         match open {
             Open::Pull(..) => {}
-            Open::Begin(offset, attempt, _) => self.note(*offset, *attempt, MonoTime::ZERO),
-            Open::Postpone(offset, postponement, _) => {
-                self.note(*offset, postponement.attempts, MonoTime::from_millis(postponement.not_before.0));
+            Open::Begin(offset, note, _) | Open::Postpone(offset, note, _) => {
+                let noted = self.attempts.entry(*offset).or_default();
+                *noted = (*note).max(*noted);
             }
             Open::Settle(offset, settlement, _) => {
                 self.settled.entry(*offset).or_insert(*settlement);
             }
-        }
-    }
-
-    /// Notes are written in the order they were handed over; here they end in any order, so an older one must not undo a newer.
-    fn note(&mut self, offset: Offset, attempts: u32, not_before: MonoTime) {
-        let noted = self.attempts.entry(offset).or_default();
-        if attempts >= noted.0 {
-            *noted = (attempts, not_before);
         }
     }
 
@@ -123,7 +134,7 @@ impl Durable {
     pub(super) fn remembered(&self) -> Remembered {
         let mut settled = SettledSet::default();
         self.settled.keys().for_each(|offset| settled.insert(*offset));
-        let attempts = self.attempts.iter().map(|(offset, (attempts, until))| (*offset, *attempts, *until)).collect();
+        let attempts = self.attempts.iter().map(|(offset, note)| (*offset, note.attempts, note.not_before)).collect();
         Remembered { settled, attempts }
     }
 }
@@ -139,13 +150,17 @@ impl Source for FakeSource {
 
     fn begin(&mut self, offset: Offset, attempt: u32) -> Ticket<Result<DeliveredEvent, SourceError>> {
         let (ticket, completer) = Ticket::pair(Err(abandoned()));
-        self.log().open.push_back(Open::Begin(offset, attempt, completer));
+        let mut log = self.log();
+        let note = log.note(attempt, MonoTime::ZERO);
+        log.open.push_back(Open::Begin(offset, note, completer));
         ticket
     }
 
     fn postpone(&mut self, offset: Offset, postponement: Postponement) -> Ticket<Result<(), SourceError>> {
         let (ticket, completer) = Ticket::pair(Err(abandoned()));
-        self.log().open.push_back(Open::Postpone(offset, postponement, completer));
+        let mut log = self.log();
+        let note = log.note(postponement.attempts, MonoTime::from_millis(postponement.not_before.0));
+        log.open.push_back(Open::Postpone(offset, note, completer));
         ticket
     }
 

@@ -1,11 +1,11 @@
 //! The world of one schedule: lanes (partitions), one admission account for all of them, time, chance, and the checks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use latent_core::{ActivationOutcome, DeliveredEvent, MonoTime, Offset, TenantId, Ticket, UnixMillis};
 
-use super::log::{Durable, Ending, Event, FakeSource, Run};
+use super::log::{Durable, Ending, Event, FakeSource, Note, Run};
 use crate::NodeLimits;
 use crate::admission::{Account, Admission, Queued, Reserved, Slot};
 use crate::delivery::{
@@ -48,6 +48,7 @@ pub(super) struct Schedule {
     pub(super) exhausted: u64,
     pub(super) saturated: u64,
     pub(super) runs: u64,
+    pub(super) not_started: u64,
 }
 
 impl Schedule {
@@ -61,6 +62,7 @@ impl Schedule {
             exhausted: self.exhausted + other.exhausted,
             saturated: self.saturated + other.saturated,
             runs: self.runs + other.runs,
+            not_started: self.not_started + other.not_started,
         }
     }
 }
@@ -113,6 +115,8 @@ struct Lane {
     /// Runs of an event that ended so, over all processes.
     succeeded: BTreeMap<Offset, u32>,
     rejected: BTreeMap<Offset, u32>,
+    /// Events that once ended before they began.
+    not_started: BTreeSet<Offset>,
 }
 
 pub(super) struct World {
@@ -237,7 +241,8 @@ impl World {
     }
 
     fn script_step(&mut self) -> Run {
-        match self.chance.below(6) {
+        match self.chance.below(7) {
+            6 => Run::NeverStart,
             0 => Run::Reject,
             1 | 2 => Run::Fail,
             3 => Run::AskAgain(self.chance.below(60) as u64),
@@ -305,6 +310,12 @@ impl World {
         }
         self.seen.runs += 1;
         let outcome = match lane.script(offset, attempt) {
+            // Once for each event: what never starts for ever never ends.
+            Run::NeverStart if lane.not_started.insert(offset) => {
+                self.seen.not_started += 1;
+                return lane.cycle.handle_not_started(self.now, offset);
+            }
+            Run::NeverStart => ActivationOutcome::Timeout,
             Run::Succeed => {
                 *lane.succeeded.entry(offset).or_default() += 1;
                 ActivationOutcome::Success
@@ -401,7 +412,9 @@ impl World {
         let slot = self.admission.queue(slot);
         let log = lane.source.log();
         let event = &log.durable.events[usize::try_from(offset.0).unwrap_or_default()];
-        let (attempts, not_before) = log.durable.attempts.get(&offset).copied().unwrap_or_default();
+        let Note { attempts, not_before, .. } = log.durable.attempts.get(&offset).copied().unwrap_or_default();
+        // Until it is written down that one did not count.
+        let uncounted = u32::from(lane.not_started.contains(&offset));
         let same_key = |other: &Offset| log.durable.events[usize::try_from(other.0).unwrap_or_default()].content == event.content;
         let floor = log.durable.remembered().settled.floor();
         let problem = if log.durable.settled.contains_key(&offset) {
@@ -412,7 +425,7 @@ impl World {
             Some("begins before an earlier one of its key is settled".to_owned())
         } else if lane.in_flight.len() >= self.options.policy.in_flight_max as usize {
             Some("begins although in_flight_max is reached".to_owned())
-        } else if attempt > self.options.policy.deliveries_max || attempt < attempts || attempt > attempts + 1 {
+        } else if attempt > self.options.policy.deliveries_max || attempt + uncounted < attempts || attempt > attempts + 1 {
             Some(format!("begins as attempt {attempt} after {attempts}"))
         } else if not_before > self.now {
             Some("begins before its delay is over".to_owned())
@@ -436,7 +449,7 @@ impl World {
                 Settlement::Acknowledged => lane.succeeded.contains_key(offset),
                 Settlement::Terminated(TerminationReason::Rejected) => lane.rejected.contains_key(offset),
                 Settlement::Terminated(TerminationReason::Exhausted) => {
-                    attempts.get(offset).is_some_and(|(attempts, _)| *attempts >= self.options.policy.deliveries_max)
+                    attempts.get(offset).is_some_and(|note| note.attempts >= self.options.policy.deliveries_max)
                 }
                 Settlement::Terminated(TerminationReason::Undecodable) => {
                     events[usize::try_from(offset.0).unwrap_or_default()].content == HeadContent::Undecodable
@@ -466,6 +479,7 @@ impl Lane {
             running: Vec::new(),
             succeeded,
             rejected,
+            not_started: BTreeSet::new(),
         }
     }
 

@@ -1,0 +1,184 @@
+//! Guest publications on a real log, through a real session: what is stored, and what the guest and the audit are told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use latent_bridge::{AppendWatcher, BridgeManifest, BusError, EmbeddedBroker, EventBus, PublishAck, PublishResult, RecordHead};
+use latent_capabilities::{
+    AuditRing, EventBinding, EventDraft, Plan, PlanBook, ProviderOutcome, ProviderRef, Providers, ServicePlan, Session, SessionSpec,
+};
+use latent_core::{
+    ActivationId, Clock, Deadline, Epoch, KnownFailure, LogicalTopic, NewRecord, Offset, Partition, ProviderId, PublicationId,
+    PublicationOutcome, Receipt, StoredRecord, SystemClock, TenantId, Ticket, Uid, UncertainCause,
+};
+use latent_topics::{PROFILE, PublisherTotals, TopicPublisher};
+
+const MANIFEST: &str = "manifest_version: 1\nname: edge\ntopics:\n  - name: out\n    partitions: 2\n";
+
+struct Bench {
+    plans: Arc<PlanBook>,
+    audit: Arc<AuditRing>,
+    publisher: Arc<TopicPublisher>,
+    providers: Arc<Providers>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Bench {
+    /// Two tenants, both granted the topic, on one bus.
+    fn new(bus: Arc<dyn EventBus>) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let publisher = Arc::new(TopicPublisher::new(bus, "edge", Arc::clone(&clock)));
+        let logical_id = ProviderId::parse("topics").unwrap();
+        let reference = ProviderRef { logical_id, profile: PROFILE.into(), epoch: Epoch(1), digest: [0; 32] };
+        let providers = Arc::new(Providers::default());
+        providers.install(reference.clone(), None, Arc::clone(&publisher) as _).unwrap();
+        let topics = BTreeMap::from([(LogicalTopic::parse("out").unwrap(), reference)]);
+        let service = ServicePlan { events: Some(EventBinding { topics }) };
+        let tenants = ["acme", "other"].map(|tenant| TenantId::parse(tenant).unwrap());
+        let plan = tenants.into_iter().fold(Plan::default(), |plan, tenant| plan.with(PublicationId(1), tenant, service.clone()));
+        Self { plans: Arc::new(PlanBook::new(plan)), audit: Arc::default(), publisher, providers, clock }
+    }
+
+    fn session(&self, tenant: &str) -> Session {
+        Session::open(SessionSpec {
+            activation: ActivationId::from_random([1; 16]),
+            tenant: TenantId::parse(tenant).unwrap(),
+            publication: PublicationId(1),
+            origin: None,
+            outbound_requests: 8,
+            deadline: Deadline::after(self.clock.mono(), 60_000),
+            plans: Arc::clone(&self.plans),
+            providers: Arc::clone(&self.providers),
+            audit: Arc::clone(&self.audit) as _,
+            clock: Arc::clone(&self.clock),
+        })
+    }
+}
+
+fn draft(idempotency_key: &str, payload: &str) -> EventDraft {
+    EventDraft {
+        topic: "out".to_owned(),
+        key: Some("k".to_owned()),
+        payload: Bytes::from(payload.to_owned()),
+        media_type: "application/json".to_owned(),
+        attributes: vec![("Trace".to_owned(), "t 1".to_owned())],
+        idempotency_key: idempotency_key.to_owned(),
+    }
+}
+
+fn real_log() -> (tempfile::TempDir, Arc<EmbeddedBroker>) {
+    let directory = tempfile::tempdir().unwrap();
+    let manifest = BridgeManifest::from_yaml(MANIFEST).unwrap();
+    let log = Arc::new(EmbeddedBroker::provision(directory.path(), &manifest).unwrap());
+    (directory, log)
+}
+
+fn stored(log: &EmbeddedBroker) -> Vec<StoredRecord> {
+    (0..2).flat_map(|partition| log.submit_fetch("out", Partition(partition), Offset(0), 10).wait().unwrap()).collect()
+}
+
+fn receipt(outcome: PublicationOutcome) -> Receipt {
+    match outcome {
+        PublicationOutcome::Receipt(receipt) => receipt,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_publication_is_stored_as_it_was_given_and_its_receipt_says_where() {
+    let (_directory, log) = real_log();
+    let bench = Bench::new(Arc::clone(&log) as _);
+    let payload = r#"{"metadata":{"uid":"chosen-by-the-guest"},"a":1}"#;
+    let got = receipt(bench.session("acme").publish(draft("i", payload)).await);
+    assert_eq!((got.stream.as_str(), got.sequence, got.duplicate), ("out", 0, false));
+    let records = stored(&log);
+    let record = &records[0].record;
+    assert_eq!((record.key.as_str(), &record.payload[..], record.media_type.as_str()), ("k", payload.as_bytes(), "application/json"));
+    assert_eq!(record.attributes.iter().collect::<Vec<_>>(), [("Trace", "t 1")]);
+    assert!(record.uid.as_str().starts_with("lsf-"), "a uid inside the payload is data");
+}
+
+#[tokio::test]
+async fn the_same_key_stores_once_for_each_tenant_and_other_content_is_a_conflict() {
+    let (_directory, log) = real_log();
+    let bench = Bench::new(Arc::clone(&log) as _);
+    let session = bench.session("acme");
+    let first = receipt(session.publish(draft("i", "{}")).await);
+    let again = receipt(session.publish(draft("i", "{}")).await);
+    assert_eq!((again.sequence, again.duplicate), (first.sequence, true));
+    assert!(!receipt(bench.session("other").publish(draft("i", "{}")).await).duplicate);
+    let conflict = session.publish(draft("i", "[]")).await;
+    assert_eq!(conflict, PublicationOutcome::KnownFailure(KnownFailure::Conflict));
+    let last = bench.audit.records().pop().unwrap();
+    assert_eq!((last.observed, last.told), (ProviderOutcome::Rejected { reason: "conflict" }, Some("invalid-event")));
+    assert_eq!(bench.publisher.totals(), PublisherTotals { receipts: 3, duplicates: 1, failures: 1, uncertain: 0 });
+    assert_eq!(stored(&log).len(), 2);
+}
+
+#[tokio::test]
+async fn a_revoked_grant_stops_the_next_publication() {
+    let (_directory, log) = real_log();
+    let bench = Bench::new(Arc::clone(&log) as _);
+    let session = bench.session("acme");
+    receipt(session.publish(draft("i", "{}")).await);
+    bench.plans.replace(1, Plan::default()).unwrap();
+    let refused = session.publish(draft("j", "{}")).await;
+    assert_eq!(refused, PublicationOutcome::KnownFailure(KnownFailure::PermissionDenied));
+    assert_eq!(stored(&log).len(), 1);
+}
+
+/// A bus whose answer to a publication is chosen: none ever, or an abandoned one.
+struct Silent {
+    keeps: bool,
+    kept: std::sync::Mutex<Vec<latent_core::Completer<PublishResult>>>,
+}
+
+impl EventBus for Silent {
+    fn submit_record(&self, _topic: &str, record: NewRecord) -> Ticket<PublishResult> {
+        let abandoned = BusError::Uncertain { uid: record.uid.unwrap(), cause: UncertainCause::Closed };
+        let (ticket, completer) = Ticket::pair(Err(abandoned));
+        if self.keeps {
+            self.kept.lock().unwrap().push(completer);
+        }
+        ticket
+    }
+
+    fn submit_fetch(&self, _: &str, _: Partition, _: Offset, _: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>> {
+        Ticket::ready(Ok(Vec::new()))
+    }
+
+    fn submit_heads(&self, _: &str, _: Partition, _: Offset, _: usize) -> Ticket<Result<Vec<RecordHead>, BusError>> {
+        Ticket::ready(Ok(Vec::new()))
+    }
+
+    fn submit_find(&self, _: &str, _: &str, _: &Uid) -> Ticket<Result<Option<PublishAck>, BusError>> {
+        Ticket::ready(Ok(None))
+    }
+
+    fn partitions(&self, _: &str) -> Result<u32, BusError> {
+        Ok(1)
+    }
+
+    fn topics(&self) -> Vec<String> {
+        vec!["out".to_owned()]
+    }
+
+    fn bounds(&self, _: &str, _: Partition) -> Result<(Offset, Offset), BusError> {
+        Ok((Offset(0), Offset(0)))
+    }
+
+    fn watch_appends(&self, _: Arc<dyn AppendWatcher>) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_never_answers_and_one_that_ends_leave_the_publication_uncertain() {
+    for (keeps, expected) in [(true, UncertainCause::Deadline), (false, UncertainCause::Closed)] {
+        let bench = Bench::new(Arc::new(Silent { keeps, kept: std::sync::Mutex::default() }));
+        let PublicationOutcome::Uncertain(uncertain) = bench.session("acme").publish(draft("i", "{}")).await else { panic!("{keeps}") };
+        assert_eq!(uncertain.cause, expected);
+        assert!(uncertain.uid.is_some_and(|uid| uid.as_str().starts_with("lsf-")));
+        let last = bench.audit.records().pop().unwrap();
+        assert_eq!((last.observed, last.told), (ProviderOutcome::Unknown { cause: expected.kind() }, Some("uncertain")));
+    }
+}
