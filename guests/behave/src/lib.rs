@@ -20,6 +20,7 @@ fn handle(event: Event) -> Handled {
         "retry" => retry(rest),
         "see-event" => saw(&event),
         "publish" => publish_once(rest),
+        "publish-or-fail" => Ok(publish(rest).send().map(drop)?),
         "publish-many" => publish_many(rest),
         "publish-bytes" => publish_bytes(rest),
         "derive" => saw([context::derive(), context::derive(), context::derive_label("a"), context::derive_label("")]),

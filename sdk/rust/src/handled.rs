@@ -65,7 +65,7 @@ impl std::error::Error for Failure {}
 
 impl From<PublishError> for Failure {
     /// A publication that can never succeed rejects the event; every other asks for another attempt, which is safe because an
-    /// idempotency key stores once.
+    /// idempotency key stores once. A missing grant is the operator's to mend, so it costs no event before its attempts are used up.
     fn from(error: PublishError) -> Self {
         if error.is_permanent() { Reject::because(error.to_string()) } else { Retry::because(error.to_string()) }
     }
@@ -77,8 +77,9 @@ mod tests {
 
     #[test]
     fn only_a_publication_that_can_never_succeed_rejects_the_event() {
-        let rejected = [PublishError::InvalidTopic, PublishError::InvalidEvent, PublishError::PermissionDenied, PublishError::NoKey];
+        let rejected = [PublishError::InvalidTopic, PublishError::InvalidEvent, PublishError::NoKey];
         let again = [
+            PublishError::PermissionDenied { topic: "greetings".to_owned() },
             PublishError::BudgetExhausted,
             PublishError::DeadlineExceeded,
             PublishError::Cancelled,
@@ -87,5 +88,16 @@ mod tests {
         ];
         assert!(rejected.into_iter().all(|error| matches!(Failure::from(error), Failure::Reject { .. })));
         assert!(again.into_iter().all(|error| matches!(Failure::from(error), Failure::Retry { delay_millis: None, .. })));
+    }
+
+    #[test]
+    fn a_missing_grant_names_the_topic_and_what_to_add() {
+        let denied = PublishError::PermissionDenied { topic: "greetings".to_owned() };
+        let Failure::Retry { reason, .. } = Failure::from(denied) else { panic!("it is the operator's to mend") };
+        assert_eq!(
+            reason,
+            "topic \"greetings\" is not granted to this service; add to its [[service]]: \
+             grants = [{ capability = \"latent:events/publisher@0.2.0\", topics = [\"greetings\"] }]"
+        );
     }
 }

@@ -18,11 +18,14 @@
 //! # fn main() {}
 //! ```
 //!
+//! The topic `greetings` must be declared in the node's manifest and `[[topic]]`, and granted to the function's `[[service]]`. Where the
+//! grant is missing, `send()?` asks to see the event again and names what to add: a mistake of the configuration rejects no event.
+//!
 //! Build it as a `cdylib` for `wasm32-wasip2`. Each run has a fresh memory: nothing survives from one event to the next. An event may
 //! be handed over again, after a crash or when the function asks for it, so what a function does must bear being done twice;
 //! [`publish`] does, because its idempotency key is derived from the event when none is given.
 //!
-//! The same crate compiles for the host too, so that the logic of a function is tested with plain `cargo test`. Only [`publish`], the
+//! The same crate compiles for the host too, where [`handler!`] exports nothing: plain `cargo build` and `cargo test` work. Only [`publish`], the
 //! functions of [`log`] and those of [`context`] need a Latent host around them; called without one, they panic.
 
 // The handler macro names this crate from the outside; so do the bindings.

@@ -49,15 +49,18 @@ pub struct Receipt {
 }
 
 /// Why there is no receipt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PublishError {
     /// The topic's name is not one that a function may use.
     InvalidTopic,
     /// The event breaks a rule of the interface or of the topic, or its value has no JSON form.
     InvalidEvent,
-    /// The topic is not granted to this service.
-    PermissionDenied,
+    /// The topic is not granted to this service. Its operator can mend that: the grant goes into the configuration of the node.
+    PermissionDenied {
+        /// The topic, as the function named it.
+        topic: String,
+    },
     /// The outbound requests of the budget are spent.
     BudgetExhausted,
     /// The deadline passed before the publication began.
@@ -73,11 +76,29 @@ pub enum PublishError {
 }
 
 impl PublishError {
-    /// True when the same publication would fail again, however often it is tried.
-    pub const fn is_permanent(self) -> bool {
+    /// True when this function's same publication would fail again, however often it is tried and whatever its operator does.
+    pub const fn is_permanent(&self) -> bool {
         match self {
-            Self::InvalidTopic | Self::InvalidEvent | Self::PermissionDenied | Self::NoKey => true,
-            Self::BudgetExhausted | Self::DeadlineExceeded | Self::Cancelled | Self::Unavailable | Self::Uncertain => false,
+            Self::InvalidTopic | Self::InvalidEvent | Self::NoKey => true,
+            Self::PermissionDenied { .. }
+            | Self::BudgetExhausted
+            | Self::DeadlineExceeded
+            | Self::Cancelled
+            | Self::Unavailable
+            | Self::Uncertain => false,
+        }
+    }
+
+    fn of(error: host::EventError, topic: String) -> Self {
+        match error {
+            host::EventError::InvalidTopic => Self::InvalidTopic,
+            host::EventError::InvalidEvent => Self::InvalidEvent,
+            host::EventError::PermissionDenied => Self::PermissionDenied { topic },
+            host::EventError::BudgetExhausted => Self::BudgetExhausted,
+            host::EventError::DeadlineExceeded => Self::DeadlineExceeded,
+            host::EventError::Cancelled => Self::Cancelled,
+            host::EventError::Unavailable => Self::Unavailable,
+            host::EventError::Uncertain => Self::Uncertain,
         }
     }
 }
@@ -87,7 +108,13 @@ impl fmt::Display for PublishError {
         f.write_str(match self {
             Self::InvalidTopic => "the topic's name is not one that a function may use",
             Self::InvalidEvent => "the event breaks a rule of the interface or of the topic",
-            Self::PermissionDenied => "the topic is not granted to this service",
+            Self::PermissionDenied { topic } => {
+                return write!(
+                    f,
+                    "topic {topic:?} is not granted to this service; add to its [[service]]: \
+                     grants = [{{ capability = \"latent:events/publisher@0.2.0\", topics = [{topic:?}] }}]"
+                );
+            }
             Self::BudgetExhausted => "the outbound requests of the budget are spent",
             Self::DeadlineExceeded => "the deadline passed before the publication began",
             Self::Cancelled => "the activation was cancelled before the publication began",
@@ -148,7 +175,8 @@ impl Publish {
     /// Publishes and waits for the answer. One call is at most one publication; nothing is repeated behind your back.
     ///
     /// # Errors
-    /// [`PublishError`]. In a handler, `?` turns it into a rejection or another attempt, as fits.
+    /// [`PublishError`]. In a handler, `?` turns it into a rejection or another attempt, as fits: what this function can never publish
+    /// rejects the event; everything else, a missing grant too, asks to see it again.
     pub fn send(self) -> Result<Receipt, PublishError> {
         let payload = self.payload.map_err(|NotSerializable| PublishError::InvalidEvent)?;
         let idempotency_key = match self.idempotency_key {
@@ -157,7 +185,7 @@ impl Publish {
         };
         let attributes = self.attributes.into_iter().map(|(name, value)| host::Attribute { name, value }).collect();
         let event = host::Event { topic: self.topic, key: self.key, payload, media_type: self.media_type, attributes, idempotency_key };
-        host::publish(&event).map(Receipt::from).map_err(PublishError::from)
+        host::publish(&event).map(Receipt::from).map_err(|error| PublishError::of(error, event.topic))
     }
 }
 
@@ -169,21 +197,6 @@ impl From<host::PublishReceipt> for Receipt {
             sequence: receipt.sequence,
             accepted_at_unix_millis: receipt.accepted_at_unix_millis,
             duplicate: receipt.duplicate,
-        }
-    }
-}
-
-impl From<host::EventError> for PublishError {
-    fn from(error: host::EventError) -> Self {
-        match error {
-            host::EventError::InvalidTopic => Self::InvalidTopic,
-            host::EventError::InvalidEvent => Self::InvalidEvent,
-            host::EventError::PermissionDenied => Self::PermissionDenied,
-            host::EventError::BudgetExhausted => Self::BudgetExhausted,
-            host::EventError::DeadlineExceeded => Self::DeadlineExceeded,
-            host::EventError::Cancelled => Self::Cancelled,
-            host::EventError::Unavailable => Self::Unavailable,
-            host::EventError::Uncertain => Self::Uncertain,
         }
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Summary {
     events_in: u64,
     refused: BTreeMap<String, u64>,
     activations: [(&'static str, u64); 3],
+    /// Receipts of the function's publications, and how many of them said that the event was there already.
+    receipts: (u64, u64),
     events_out: u64,
     duplicates_suppressed: u64,
     append_to_settled_ms: Option<(f64, f64)>,
@@ -57,6 +59,7 @@ impl Summary {
             Publication::Stored | Publication::Duplicate => None,
         });
         let percentile = |name: &str| counters.pointer(&format!("/append_to_settled_ms/{name}")).and_then(Value::as_f64);
+        let receipts = (count("/publications/receipts")?, count("/publications/duplicates")?);
         Ok(Self {
             events_in: of_kind(&Publication::Stored),
             refused: counted(refused),
@@ -65,8 +68,9 @@ impl Summary {
                 ("rejected", count("/activations/rejected")?),
                 ("failed", count("/activations/failed")?),
             ],
+            receipts,
             events_out: results.len() as u64,
-            duplicates_suppressed: of_kind(&Publication::Duplicate) + count("/publications/duplicates")?,
+            duplicates_suppressed: of_kind(&Publication::Duplicate) + receipts.1,
             append_to_settled_ms: percentile("p50").zip(percentile("p99")),
             by_class: counted(results.iter().map(|event| text(event, "/value/class"))),
             by_repository: counted(results.iter().map(|event| text(event, "/key"))),
@@ -88,6 +92,21 @@ impl Summary {
         })
     }
 
+    /// How the numbers explain each other; `None` where they do not, as after a failed attempt or with an event of someone else's on
+    /// the output topic.
+    fn sentence(&self) -> Option<String> {
+        let [(_, handled), (_, rejected), (_, failed)] = self.activations;
+        let (events, (publications, there)) = (self.events_in, self.receipts);
+        let new = self.events_out;
+        let is_sum = |one: u64, other: u64, sum: u64| one.checked_add(other) == Some(sum);
+        let adds_up = failed == 0 && is_sum(handled, rejected, events) && is_sum(new, there, publications);
+        adds_up.then(|| {
+            format!(
+                "{events} events: {handled} handled, {rejected} rejected; {publications} publications: {new} new, {there} already there"
+            )
+        })
+    }
+
     /// The same for people, with what to look at next.
     pub(super) fn readable(&self, next_steps: &[String]) -> String {
         let mut page = String::new();
@@ -95,6 +114,10 @@ impl Summary {
             // Writing to a String cannot fail.
             let _ = writeln!(page, "{name:<38} {value}");
         };
+        if let Some(sentence) = self.sentence() {
+            line(&sentence, String::new());
+            line("", String::new());
+        }
         line("events in", self.events_in.to_string());
         for (kind, count) in &self.refused {
             line("  refused lines", format!("{count} ({kind})"));
@@ -168,7 +191,15 @@ fn largest(table: &BTreeMap<String, u64>) -> impl Iterator<Item = (String, Strin
 mod tests {
     use super::*;
 
-    fn sample() -> Summary {
+    fn counters() -> Value {
+        json!({
+            "activations": {"success": 1, "rejected": 1, "failed": 0}, "events_settled": 2,
+            "publications": {"receipts": 2, "duplicates": 1, "failures": 0, "uncertain": 0},
+            "append_to_settled_ms": {"p50": 1.25, "p99": 9.5},
+        })
+    }
+
+    fn sample(counters: &Value) -> Summary {
         let published = [
             json!({"topic": "github.events", "partition": 0, "offset": 0, "uid": "u1", "duplicate": false}),
             json!({"topic": "github.events", "partition": 0, "offset": 1, "uid": "u2", "duplicate": false}),
@@ -176,13 +207,8 @@ mod tests {
             json!({"line": 4, "error": {"kind": "rejected", "permanent": true, "uncertain": false, "message": "too large"}}),
         ];
         let published: Vec<_> = published.iter().map(|line| Publication::parse(line).unwrap()).collect();
-        let counters = json!({
-            "activations": {"success": 1, "rejected": 1, "failed": 0}, "events_settled": 2,
-            "publications": {"receipts": 2, "duplicates": 1, "failures": 0, "uncertain": 0},
-            "append_to_settled_ms": {"p50": 1.25, "p99": 9.5},
-        });
         let results = [json!({"partition": 0, "offset": 0, "key": "acme/shop", "value": {"class": "bug"}})];
-        Summary::of(&published, &counters, &results).unwrap()
+        Summary::of(&published, counters, &results).unwrap()
     }
 
     #[test]
@@ -195,16 +221,35 @@ mod tests {
             "dead_letters": [],
             "append_to_settled_ms": {"p50": 1.25, "p99": 9.5},
         });
-        assert_eq!(sample().json(), expected);
-        assert!(!sample().json().to_string().contains('\n'), "it is one line");
+        assert_eq!(sample(&counters()).json(), expected);
+        assert!(!sample(&counters()).json().to_string().contains('\n'), "it is one line");
     }
 
     #[test]
     fn the_page_for_people_says_the_same_and_where_to_look_next() {
-        let page = sample().readable(&["look here".to_owned()]);
+        let page = sample(&counters()).readable(&["look here".to_owned()]);
         for line in ["events in 2", "refused lines 1 (rejected)", "bug 1", "acme/shop 1", "look here"] {
             let words = |found: &str| found.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(page.lines().any(|found| words(found) == line), "{line:?} is not in\n{page}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_explains_the_numbers_only_where_they_add_up() {
+        let sentence = "2 events: 1 handled, 1 rejected; 2 publications: 1 new, 1 already there";
+        let page = sample(&counters()).readable(&[]);
+        assert_eq!(page.lines().next(), Some(sentence), "{page}");
+        for (pointer, other) in [
+            ("/activations/success", 2),
+            ("/activations/rejected", 0),
+            ("/activations/failed", 1),
+            ("/publications/receipts", 3),
+            ("/publications/duplicates", 0),
+        ] {
+            let mut counters = counters();
+            *counters.pointer_mut(pointer).unwrap() = json!(other);
+            let page = sample(&counters).readable(&[]);
+            assert!(!page.contains("already there") && page.starts_with("events in"), "{pointer}: {page}");
         }
     }
 

@@ -22,8 +22,19 @@ async fn a_granted_publication_reaches_the_provider_as_the_guest_made_it() {
 #[tokio::test]
 async fn a_topic_that_is_not_granted_is_a_permission_denied_and_charges_nothing() {
     let bench = Bench::behave().with_budget(|budget| budget.outbound_requests = 1);
-    assert_eq!(bench.seen("publish-many:secrets:2").await, "[Err(PermissionDenied), Err(PermissionDenied)]");
+    let denied = "Err(PermissionDenied { topic: \"secrets\" })";
+    assert_eq!(bench.seen("publish-many:secrets:2").await, format!("[{denied}, {denied}]"));
     assert!(bench.provider.given.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_handler_that_passes_a_failed_publication_on_asks_again_for_a_missing_grant_and_rejects_what_is_no_topic() {
+    let bench = Bench::behave();
+    let ActivationOutcome::RetryRequested { reason, .. } = bench.run("publish-or-fail:secrets").await.outcome else {
+        panic!("a missing grant must not cost the event");
+    };
+    assert!(reason.contains("topic \"secrets\" is not granted") && reason.contains("topics = [\"secrets\"]"), "{reason}");
+    assert_eq!(bench.run("publish-or-fail:$SYS.x").await.outcome.kind(), "rejected");
 }
 
 #[tokio::test]
