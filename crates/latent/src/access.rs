@@ -3,6 +3,7 @@
 //! With a socket that answers, the node is asked. With no socket and a free lock, the log is opened here and the node counts as
 //! stopped. With the lock held and no answer, the command refuses and names the holder.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,9 +14,10 @@ use tokio::runtime::Runtime;
 
 use crate::control::{Answer, ControlClient, ControlError, ControlTarget, Fault, NodeInfo, NodeSummary, Request, TriggerStatus, answer};
 use crate::data_dir::DataDir;
-use crate::error::CliError;
+use crate::error::{CliError, Existence};
 use crate::limits;
 
+const REACHING: &str = "reaching the running node";
 /// How often a starting node is looked for.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -45,7 +47,8 @@ impl Access {
     /// Finds the way. `holder` is what others are told while the directory is ours.
     ///
     /// # Errors
-    /// [`CliError::Held`], [`CliError::Control`] for a node of another version, [`CliError::Log`] when the directory is none.
+    /// [`CliError::Held`], [`CliError::Control`] for a node of another version, [`CliError::NotProvisioned`],
+    /// [`CliError::NoPermission`], [`CliError::Log`] when the directory cannot be opened.
     pub(crate) fn open(dir: &DataDir, holder: &str, stopped: StoppedStatus<'_>) -> Result<Self, CliError> {
         let deadline = Instant::now() + Duration::from_millis(limits::NODE_START_MILLIS.default);
         loop {
@@ -59,15 +62,30 @@ impl Access {
                 Err(BusError::InUse { holder, .. }) => {
                     return Err(CliError::Held { dir: dir.log().to_owned(), holder: format!("held by {holder}") });
                 }
+                Err(BusError::Config { .. }) if matches!(EmbeddedBroker::is_provisioned(dir.log()), Ok(false)) => {
+                    return Err(CliError::NotProvisioned { dir: dir.log().to_owned() });
+                }
                 Err(error) => return Err(log_error(dir.log(), &error)),
             }
+        }
+    }
+
+    /// Fails when a node answers on the directory.
+    ///
+    /// # Errors
+    /// [`CliError::NodeRunning`], and those of [`Access::try_node`].
+    pub(crate) fn refuse_running_node(dir: &DataDir) -> Result<(), CliError> {
+        let Some(client) = Self::try_node(dir)? else { return Ok(()) };
+        match Self::Node(client).ask(REACHING, Request::Ping)? {
+            Answer::Node(NodeInfo { name, pid, .. }) => Err(CliError::NodeRunning { dir: dir.log().to_owned(), name, pid }),
+            _ => Err(unexpected(REACHING)),
         }
     }
 
     /// The running node, or `None` when nobody answers.
     ///
     /// # Errors
-    /// [`CliError::Control`] when somebody answers who is not a node of this version.
+    /// [`CliError::Control`] when somebody answers who is not a node of this version, [`CliError::NoPermission`].
     pub(crate) fn try_node(dir: &DataDir) -> Result<Option<ControlClient>, CliError> {
         if dir.check_socket_path().is_err() {
             // No node can listen on such a path either.
@@ -77,7 +95,7 @@ impl Access {
             Ok(client) => Ok(Some(client)),
             // Whether a silent node is there at all is told by the lock.
             Err(ControlError::NotListening | ControlError::NoAnswer { .. } | ControlError::Closed | ControlError::Ended(_)) => Ok(None),
-            Err(source) => Err(CliError::Control { doing: "greeting".to_owned(), source }),
+            Err(source) => Err(socket_error(dir.log(), source)),
         }
     }
 
@@ -119,7 +137,32 @@ fn open_log(dir: &Path, holder: &str) -> Result<EmbeddedBroker, BusError> {
 
 /// The log's error about its directory.
 pub(crate) fn log_error(dir: &Path, error: &BusError) -> CliError {
+    if let BusError::Io { kind, .. } = error
+        && is_forbidden(*kind)
+    {
+        return no_permission(dir, error.to_string());
+    }
     CliError::Log { doing: format!("opening the data directory {}", dir.display()), fault: Fault::from(error) }
+}
+
+fn socket_error(dir: &Path, source: ControlError) -> CliError {
+    match source {
+        ControlError::Unusable(error) if is_forbidden(error.kind()) => {
+            no_permission(dir, format!("its control socket cannot be used: {error}"))
+        }
+        source => CliError::Control { doing: REACHING.to_owned(), source },
+    }
+}
+
+fn is_forbidden(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+}
+
+fn no_permission(dir: &Path, reason: String) -> CliError {
+    // What cannot even be looked at is taken for there: somebody owns it or what it lies in.
+    let missing = std::fs::metadata(dir).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    let existence = if missing { Existence::NotThere } else { Existence::There };
+    CliError::NoPermission { dir: dir.to_owned(), reason, existence }
 }
 
 impl OpenDirectory {
@@ -158,5 +201,36 @@ impl ControlTarget for StoppedNode {
 
     fn node_summary(&self) -> NodeSummary {
         NodeSummary::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn denied(dir: &Path) -> [CliError; 2] {
+        let (kind, reason) = (ErrorKind::PermissionDenied, "Permission denied".to_owned());
+        let of_log = log_error(dir, &BusError::Io { operation: "open", file: "lock".to_owned(), kind, reason });
+        [of_log, socket_error(dir, ControlError::Unusable(kind.into()))]
+    }
+
+    #[test]
+    fn without_permission_the_owner_or_another_directory_is_advised() {
+        let temp = tempfile::tempdir().unwrap();
+        for (dir, advice) in [(temp.path().to_owned(), "as the user who owns"), (temp.path().join("new"), "choose a data_dir")] {
+            for error in denied(&dir) {
+                assert_eq!(error.kind(), "no-permission");
+                assert!(error.next_step().contains(advice), "{}", error.next_step());
+            }
+        }
+    }
+
+    #[test]
+    fn other_failures_keep_their_own_kind() {
+        let dir = Path::new("data");
+        let (kind, reason) = (ErrorKind::StorageFull, "full".to_owned());
+        assert_eq!(log_error(dir, &BusError::Io { operation: "open", file: "lock".to_owned(), kind, reason }).kind(), "io");
+        let error = socket_error(dir, ControlError::Unexpected);
+        assert_eq!((error.kind(), error.to_string().as_str()), ("control-malformed", "reaching the running node failed"));
     }
 }

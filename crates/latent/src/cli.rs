@@ -1,6 +1,7 @@
 //! The words of the command line.
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::bus::BusCommand;
 use crate::commands::check::CheckArgs;
@@ -120,31 +121,60 @@ impl LaterCommand {
 }
 
 /// The parser's message in three lines: what it says first, its hint or else the form of the command, and which help to read.
-pub(crate) fn usage_error(rendered: &str) -> CliError {
+/// `words` are those of the command line, the program's name first.
+pub(crate) fn usage_error(error: &clap::Error, words: impl IntoIterator<Item = String>) -> CliError {
+    if let Some(error) = misplaced(error) {
+        return error;
+    }
+    let rendered = error.render().to_string();
     let lines: Vec<_> = rendered.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let usage = lines.iter().find_map(|line| line.strip_prefix("Usage: "));
-    let tip = lines.iter().find_map(|line| line.strip_prefix("tip: "));
-    // A list of missing arguments or possible values follows the first line, indented.
-    let first: Vec<_> = lines.iter().take_while(|line| !line.starts_with("tip: ") && !line.starts_with("Usage: ")).copied().collect();
-    let what = first.join(" ").trim_start_matches("error: ").to_owned();
-    let why = match (tip, usage) {
-        (Some(tip), _) => tip.to_owned(),
-        (None, Some(usage)) => format!("the form is: {usage}"),
-        (None, None) => "it is not a form of this command".to_owned(),
-    };
-    let words = usage.unwrap_or("latent").split_whitespace().take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()));
-    let command = words.collect::<Vec<_>>().join(" ");
-    CliError::Usage { what, why, next: format!("see `{command} --help`") }
+    let tail = ["tip: ", "Usage: ", "[possible values: ", "For more information"];
+    let after = |start: &str| lines.iter().find_map(|line| line.strip_prefix(start));
+    // A list of missing arguments follows the first line, indented.
+    let first: Vec<_> = lines.iter().take_while(|line| !tail.iter().any(|start| line.starts_with(start))).copied().collect();
+    let values = after("[possible values: ").map(|values| format!("it is one of: {}", values.trim_end_matches(']')));
+    let why = after("tip: ").map(str::to_owned).or(values).or_else(|| after("Usage: ").map(|usage| format!("the form is: {usage}")));
+    CliError::Usage {
+        what: first.join(" ").trim_start_matches("error: ").to_owned(),
+        why: why.unwrap_or_else(|| "it is not a form of this command".to_owned()),
+        next: format!("see `{} --help`", command_of(words)),
+    }
+}
+
+/// Words that people type where they do not stand, and the command they belong to.
+const MISPLACED: &[(&str, &[&str])] = &[("bus", &["provision", "topics", "publish", "fetch", "find", "tail"]), ("trigger", &["status"])];
+
+/// A command that is part of another one.
+fn misplaced(error: &clap::Error) -> Option<CliError> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let (group, _) = MISPLACED.iter().find(|(_, words)| words.contains(&&**word))?;
+    Some(CliError::Usage {
+        what: format!("there is no such command: {word}"),
+        why: format!("{word} is a part of `latent {group}`"),
+        next: format!("use `latent {group} {word}`; see `latent {group} {word} --help`"),
+    })
+}
+
+/// The command that the words name, as far as they name one.
+fn command_of(words: impl IntoIterator<Item = String>) -> String {
+    let root = Cli::command();
+    let (mut command, mut path) = (&root, vec!["latent"]);
+    for word in words.into_iter().skip(1) {
+        if let Some(inner) = command.find_subcommand(&word) {
+            command = inner;
+            path.push(inner.get_name());
+        }
+    }
+    path.join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     fn three_lines(words: &[&str]) -> (String, String, String) {
         let error = Cli::try_parse_from(words).unwrap_err();
-        let error = usage_error(&error.render().to_string());
+        let error = usage_error(&error, words.iter().map(|&word| word.to_owned()));
         (error.to_string(), error.why(), error.next_step())
     }
 
@@ -159,6 +189,38 @@ mod tests {
         let (what, _, next) = three_lines(&["latent", "busy"]);
         assert!(what.contains("busy"), "{what}");
         assert_eq!(next, "see `latent --help`");
+    }
+
+    #[test]
+    fn a_wrong_value_leads_to_the_help_of_its_own_command() {
+        let (what, why, next) = three_lines(&["latent", "--json", "new", "a", "--lang", "cobol"]);
+        assert!(what.contains("cobol") && !what.contains("--help"), "{what}");
+        assert_eq!((&*why, &*next), ("it is one of: rust, js, python", "see `latent new --help`"));
+        let (what, _, next) = three_lines(&["latent", "bus", "fetch", "find", "--max", "many"]);
+        assert!(what.contains("many"), "{what}");
+        assert_eq!(next, "see `latent bus fetch --help`");
+    }
+
+    #[test]
+    fn a_command_typed_without_its_group_is_recognised() {
+        for (words, command) in [
+            (&["latent", "tail", "t", "--from-start"][..], "latent bus tail"),
+            (&["latent", "publish"], "latent bus publish"),
+            (&["latent", "trigger", "topics"], "latent bus topics"),
+            (&["latent", "status"], "latent trigger status"),
+        ] {
+            let (_, why, next) = three_lines(words);
+            assert!(next.contains(&format!("`{command}`")) && why.contains("is a part of"), "{why} {next}");
+        }
+    }
+
+    #[test]
+    fn every_misplaced_word_is_a_command_where_it_is_said_to_be() {
+        let root = Cli::command();
+        for (group, words) in MISPLACED {
+            let group = root.find_subcommand(group).unwrap();
+            assert!(words.iter().all(|word| group.find_subcommand(word).is_some()), "{words:?}");
+        }
     }
 
     #[test]

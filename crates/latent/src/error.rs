@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use crate::commands::bus::{Repetition, SentCounts};
 use crate::commands::new::ProjectError;
 use crate::config::ConfigError;
 use crate::control::{ControlError, Fault};
@@ -51,15 +52,33 @@ pub(crate) enum CliError {
         holder: String,
     },
     /// The command needs a directory that nobody uses.
-    #[error("a node is running on the data directory {}", dir.display())]
+    #[error("a node is already running on the data directory {} (pid {pid})", dir.display())]
     NodeRunning {
         /// The directory.
         dir: PathBuf,
-        /// The node.
-        holder: String,
+        /// The node's configured name.
+        name: String,
+        /// The node's process.
+        pid: u32,
+    },
+    /// The system does not let this user at the data directory or its socket.
+    #[error("there is no permission for the data directory {}", dir.display())]
+    NoPermission {
+        /// The directory.
+        dir: PathBuf,
+        /// What was tried, and the system's words.
+        reason: String,
+        /// Whether there is a directory that somebody owns.
+        existence: Existence,
+    },
+    /// No log was made in the data directory yet.
+    #[error("the data directory {} is not provisioned", dir.display())]
+    NotProvisioned {
+        /// The directory.
+        dir: PathBuf,
     },
     /// The running node could not be talked to.
-    #[error("the running node did not do what was asked: {doing}")]
+    #[error("{doing} failed")]
     Control {
         /// What was being done.
         doing: String,
@@ -74,6 +93,28 @@ pub(crate) enum CliError {
         doing: String,
         /// The log's answer.
         fault: Fault,
+    },
+    /// A record in the way of a reader is damaged.
+    #[error("{doing} failed")]
+    Damaged {
+        /// What was being done.
+        doing: String,
+        /// The partition it lies in.
+        partition: u32,
+        /// Where reading can go on in that partition.
+        continue_at: u64,
+        /// The log's answer.
+        fault: Fault,
+    },
+    /// The log has no topic of this name.
+    #[error("there is no topic {topic:?}")]
+    UnknownTopic {
+        /// As given.
+        topic: String,
+        /// The one that was probably meant.
+        nearest: Option<String>,
+        /// Topics there are.
+        declared: Vec<String>,
     },
     /// There is certainly no such event.
     #[error("topic {topic:?} has no event with uid {uid:?}")]
@@ -100,14 +141,12 @@ pub(crate) enum CliError {
         reason: String,
     },
     /// A bulk publication in which not every event was stored. The events were told one by one.
-    #[error("{refused} of {events} events were refused and {uncertain} are uncertain")]
+    #[error("{refused} of {events} events were refused and {uncertain} are uncertain", refused = counts.refused, events = counts.events(), uncertain = counts.uncertain)]
     Incomplete {
-        /// Events of the file.
-        events: u64,
-        /// Certainly not stored.
-        refused: u64,
-        /// May be stored.
-        uncertain: u64,
+        /// What became of the events.
+        counts: SentCounts,
+        /// What publishing the file again would do.
+        repetition: Repetition,
         /// The last line that was read and why no further one was.
         stopped: Option<(u64, String)>,
     },
@@ -132,6 +171,18 @@ pub(crate) enum CliError {
     },
 }
 
+/// Whether a data directory was there when permission for it was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existence {
+    /// It is there, and somebody else's.
+    There,
+    /// It would have to be made.
+    NotThere,
+}
+
+/// Topics that an error names at most.
+const TOPICS_NAMED_MAX: usize = 8;
+
 impl CliError {
     /// The name used in machine-readable output and `docs/errors.md`.
     pub(crate) fn kind(&self) -> &str {
@@ -142,8 +193,11 @@ impl CliError {
             Self::NotBuilt { .. } => "not-built",
             Self::Held { .. } => "directory-held",
             Self::NodeRunning { .. } => "node-running",
+            Self::NoPermission { .. } => "no-permission",
+            Self::NotProvisioned { .. } => "not-provisioned",
             Self::Control { source, .. } => source.kind(),
-            Self::Log { fault, .. } => &fault.kind,
+            Self::Log { fault, .. } | Self::Damaged { fault, .. } => &fault.kind,
+            Self::UnknownTopic { .. } => "unknown-topic",
             Self::NotFound { .. } => "not-found",
             Self::Input { .. } => "input",
             Self::Value { .. } => "value",
@@ -161,11 +215,15 @@ impl CliError {
             Self::Project(ProjectError::Name { .. } | ProjectError::NotEmpty(_)) => ExitStatus::Wrong,
             Self::Project(ProjectError::Write { .. }) => ExitStatus::Failed,
             Self::Log { fault, .. } if fault.uncertain => ExitStatus::Uncertain,
-            Self::Incomplete { uncertain, .. } if *uncertain > 0 => ExitStatus::Uncertain,
+            Self::Incomplete { counts, .. } if counts.uncertain > 0 => ExitStatus::Uncertain,
             Self::Log { .. }
+            | Self::Damaged { .. }
+            | Self::UnknownTopic { .. }
             | Self::Incomplete { .. }
             | Self::Held { .. }
             | Self::NodeRunning { .. }
+            | Self::NoPermission { .. }
+            | Self::NotProvisioned { .. }
             | Self::Control { .. }
             | Self::NotFound { .. }
             | Self::Input { .. }
@@ -178,14 +236,19 @@ impl CliError {
     pub(crate) fn why(&self) -> String {
         match self {
             Self::Usage { why, .. } | Self::Node { why, .. } => why.clone(),
-            Self::Config(error) => error.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
-            Self::Manifest { reason, .. } | Self::Input { reason, .. } | Self::Value { reason, .. } | Self::Output { reason } => {
-                reason.clone()
-            }
+            Self::Config(error) => error.why(),
+            Self::Manifest { reason, .. }
+            | Self::Input { reason, .. }
+            | Self::Value { reason, .. }
+            | Self::Output { reason }
+            | Self::NoPermission { reason, .. } => reason.clone(),
             Self::NotBuilt { .. } => "it belongs to a later version".to_owned(),
-            Self::Held { holder, .. } | Self::NodeRunning { holder, .. } => holder.clone(),
+            Self::Held { holder, .. } => holder.clone(),
+            Self::NodeRunning { name, .. } => format!("node {name:?} answers on its control socket"),
+            Self::NotProvisioned { .. } => "no node was started on it yet, so it holds no topics".to_owned(),
             Self::Control { source, .. } => source.to_string(),
-            Self::Log { fault, .. } => fault.message.clone(),
+            Self::Log { fault, .. } | Self::Damaged { fault, .. } => fault.message.clone(),
+            Self::UnknownTopic { declared, .. } => declared_topics(declared),
             Self::NotFound { .. } => "the log was asked and knows no such uid".to_owned(),
             Self::Incomplete { stopped: None, .. } => "each of them is named above with its line".to_owned(),
             Self::Incomplete { stopped: Some((line, reason)), .. } => format!("nothing was sent after line {line}: {reason}"),
@@ -197,17 +260,32 @@ impl CliError {
     pub(crate) fn next_step(&self) -> String {
         match self {
             Self::Usage { next, .. } | Self::Node { next, .. } => next.clone(),
-            Self::Config(error) => format!("correct each of them and run `latent check -c {}`", error.path.display()),
+            Self::Config(error) => error.next_step(),
             Self::Manifest { .. } => "correct the manifest and run the command again".to_owned(),
             Self::NotBuilt { instead, .. } => (*instead).to_owned(),
             Self::Held { .. } => "wait for that process to end or stop it, then run the command again".to_owned(),
-            Self::NodeRunning { .. } => "stop the node first; it owns its data directory".to_owned(),
+            Self::NodeRunning { .. } => "use that node, or stop it first; it owns its data directory".to_owned(),
+            Self::NoPermission { dir, existence: Existence::There, .. } => {
+                format!("run it as the user who owns {}, or choose a data_dir that you may write", dir.display())
+            }
+            Self::NoPermission { existence: Existence::NotThere, .. } => "choose a data_dir that you may write".to_owned(),
+            Self::NotProvisioned { .. } => "start the node (`latent run -c FILE`), or run `latent bus provision`".to_owned(),
             Self::Control { source, .. } => source.next_step().to_owned(),
             Self::Log { fault, .. } => next_of(fault),
+            Self::Damaged { partition, continue_at, .. } => {
+                format!("run it again with --partition {partition} --offset {continue_at} to read on after it")
+            }
+            Self::UnknownTopic { nearest, .. } => nearest.as_ref().map_or_else(
+                || "name one of them, or add it to the manifest and start the node again".to_owned(),
+                |nearest| format!("did you mean {nearest}?"),
+            ),
             Self::NotFound { .. } => "check topic and uid; `latent bus fetch` shows what is there".to_owned(),
             Self::Input { .. } => "name a file that can be read, or `-` for standard input".to_owned(),
             Self::Value { .. } => "give a value that keeps to this rule".to_owned(),
-            Self::Incomplete { uncertain: 0, stopped: None, .. } => {
+            Self::Incomplete { repetition: Repetition::StoresAnew, .. } => {
+                "publish only what is not stored: with --fresh-uids every line of the file would be stored anew".to_owned()
+            }
+            Self::Incomplete { counts: SentCounts { uncertain: 0, .. }, stopped: None, .. } => {
                 "correct the refused lines and publish the file again; what is stored is not doubled".to_owned()
             }
             Self::Incomplete { .. } => "publish the same file again: it tells what is stored and doubles nothing".to_owned(),
@@ -217,10 +295,18 @@ impl CliError {
     }
 }
 
+fn declared_topics(declared: &[String]) -> String {
+    let named = declared.iter().take(TOPICS_NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match declared.len().saturating_sub(TOPICS_NAMED_MAX) {
+        0 => format!("the topics are: {named}"),
+        more => format!("the topics are: {named} and {more} more; see `latent bus topics`"),
+    }
+}
+
 fn next_of(fault: &Fault) -> String {
     match (fault.uncertain, fault.continue_at) {
         (true, _) => "run the same command again: with the same uid it tells what is stored and doubles nothing".to_owned(),
-        (false, Some(offset)) => format!("run it again with --offset {offset} to read on after it"),
+        (false, Some(offset)) => format!("read on after it with `latent bus fetch --offset {offset}`"),
         (false, None) if fault.permanent => "change what the message names; the same call fails again".to_owned(),
         (false, None) => "run the command again later".to_owned(),
     }

@@ -81,7 +81,7 @@ fn usage(error: &clap::Error) -> ExitStatus {
         }
         _ => {
             let form = form_of(false);
-            let error = cli::usage_error(&error.render().to_string());
+            let error = cli::usage_error(error, std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
             output::report(form, &error);
             error.status()
         }

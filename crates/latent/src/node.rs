@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::access::log_error;
+use crate::access::{Access, log_error};
 use crate::config::{Config, EngineConfig};
 use crate::control::{ControlServer, ControlSocket};
 use crate::data_dir::DataDir;
@@ -32,7 +32,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Runs the node until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// [`CliError::Value`] for an unusable `LATENT_LOG`, [`CliError::Held`] when another process has the data directory, [`CliError::Log`] and [`CliError::Node`] naming the part that could
+/// [`CliError::Value`] for an unusable `LATENT_LOG`, [`CliError::NodeRunning`] and [`CliError::Held`] when another process has the data directory, [`CliError::Log`] and [`CliError::Node`] naming the part that could
 /// not be started. Nothing has been delivered then.
 pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
     log_to_stderr()?;
@@ -72,6 +72,7 @@ fn open_log(config: &Config, dir: &DataDir) -> Result<EmbeddedBroker, CliError> 
             Ok(log) => return Ok(log),
             Err(BusError::InUse { .. }) if Instant::now() < give_up => std::thread::sleep(RETRY_PAUSE),
             Err(BusError::InUse { holder, .. }) => {
+                Access::refuse_running_node(dir)?;
                 return Err(CliError::Held { dir: dir.log().to_owned(), holder: format!("held by {holder}") });
             }
             Err(error) => return Err(log_error(dir.log(), &error)),

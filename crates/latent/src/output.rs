@@ -44,6 +44,11 @@ impl Output {
         self.closed
     }
 
+    /// True when a person reads standard output as it is written.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.form == Form::Human && io::stdout().is_terminal()
+    }
+
     /// One line: `document` for machines, `text` for people.
     ///
     /// # Errors
@@ -103,6 +108,13 @@ impl Output {
         to_stderr(&line);
     }
 
+    /// One line on standard error that only a person can use.
+    pub(crate) fn hint(&self, text: impl Display) {
+        if self.form == Form::Human {
+            to_stderr(&printable(&text.to_string()));
+        }
+    }
+
     /// Warnings of a configuration.
     pub(crate) fn warnings(&self, warnings: &[Warning]) {
         for warning in warnings {
@@ -128,8 +140,10 @@ fn error_document(error: &CliError) -> serde_json::Value {
         "why": error.why(),
         "next": error.next_step(),
     });
-    if let CliError::Config(config) = error {
-        document["problems"] = json!(config.problems);
+    match error {
+        CliError::Config(config) => document["problems"] = json!(config.problems),
+        CliError::Incomplete { counts, .. } => document["counts"] = json!(counts),
+        _ => {}
     }
     json!({ "error": document })
 }

@@ -4,10 +4,29 @@ const MILLIS_A_DAY: u64 = 86_400_000;
 
 /// RFC 3339 in UTC, with milliseconds. A year beyond 9999 is written with the digits it needs.
 pub(crate) fn timestamp(unix_millis: u64) -> String {
+    format!("{}.{:03}Z", date_and_time(unix_millis), unix_millis % 1_000)
+}
+
+/// As [`timestamp`], cut to whole seconds.
+pub(crate) fn timestamp_seconds(unix_millis: u64) -> String {
+    format!("{}Z", date_and_time(unix_millis))
+}
+
+/// How long it is from `now` to `moment`, both in milliseconds since 1970: `now` when it is due, else rounded up, like `in 12 s`.
+pub(crate) fn time_until(moment: u64, now: u64) -> String {
+    match moment.saturating_sub(now).div_ceil(1_000) {
+        0 => "now".to_owned(),
+        seconds @ 1..=119 => format!("in {seconds} s"),
+        seconds @ 120..=7_199 => format!("in {} min", seconds.div_ceil(60)),
+        seconds => format!("in {} h", seconds.div_ceil(3_600)),
+    }
+}
+
+fn date_and_time(unix_millis: u64) -> String {
     let (days, in_day) = (unix_millis / MILLIS_A_DAY, unix_millis % MILLIS_A_DAY);
     let (year, month, day) = date(days);
-    let (hour, minute, second, millis) = (in_day / 3_600_000, in_day / 60_000 % 60, in_day / 1_000 % 60, in_day % 1_000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    let (hour, minute, second) = (in_day / 3_600_000, in_day / 60_000 % 60, in_day / 1_000 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
 }
 
 /// The Gregorian date of a day counted from 1970-01-01. Whole 400-year cycles are taken off first; what is left is found by walking,
@@ -53,5 +72,15 @@ mod tests {
             assert_eq!(timestamp(millis), text);
         }
         assert!(timestamp(u64::MAX).ends_with('Z'));
+        assert_eq!(timestamp_seconds(1_709_164_799_999), "2024-02-28T23:59:59Z");
+    }
+
+    #[test]
+    fn a_time_to_come_is_rounded_up_in_the_unit_people_use() {
+        let known = [(0, "now"), (1, "in 1 s"), (12_000, "in 12 s"), (119_000, "in 119 s"), (119_001, "in 2 min"), (7_199_001, "in 2 h")];
+        for (millis, text) in known {
+            assert_eq!(time_until(5_000 + millis, 5_000), text);
+        }
+        assert_eq!(time_until(0, 5_000), "now");
     }
 }

@@ -9,7 +9,9 @@ use crate::output::Output;
 
 /// Arguments of `latent completions`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  latent completions bash > ~/.local/share/bash-completion/completions/latent")]
+#[command(
+    after_help = "Example:\n  mkdir -p ~/.local/share/bash-completion/completions\n  latent completions bash > ~/.local/share/bash-completion/completions/latent"
+)]
 pub(crate) struct CompletionsArgs {
     /// The shell to write for
     shell: Shell,

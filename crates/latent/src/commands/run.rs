@@ -11,7 +11,14 @@ use crate::output::Output;
 
 /// Arguments of `latent run`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  latent run -c latent.toml")]
+#[command(after_help = "\
+Examples:
+  latent run -c latent.toml
+  LATENT_LOG=debug latent run -c latent.toml
+  LATENT_LOG=info,guest=debug latent run -c latent.toml
+
+LATENT_LOG chooses what the node writes to standard error: a level (error, warn, info, debug, trace), or levels for parts of it; what \
+functions say is the part `guest`. It is info unless set.")]
 pub(crate) struct RunArgs {
     /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = "latent.toml")]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use latent_core::{Clock as _, SystemClock};
 
 use crate::access::{Access, unexpected};
 use crate::cli::LaterArgs;
@@ -13,7 +14,7 @@ use crate::error::CliError;
 use crate::node;
 use crate::output::{Form, Output};
 use crate::table::Table;
-use crate::timestamp::timestamp;
+use crate::timestamp::{time_until, timestamp};
 
 /// `latent trigger`.
 #[derive(Debug, Subcommand)]
@@ -58,7 +59,7 @@ fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliError> {
     let statuses = every_status(&mut access)?;
     match output.form() {
         Form::Json => statuses.iter().try_for_each(|status| output.json(status)),
-        Form::Human => table(&statuses).lines().try_for_each(|line| output.text(line)),
+        Form::Human => table(&statuses, SystemClock::start().unix().0).lines().try_for_each(|line| output.text(line)),
     }
 }
 
@@ -82,16 +83,93 @@ fn every_status(access: &mut Access) -> Result<Vec<TriggerStatus>, CliError> {
     }
 }
 
-fn table(statuses: &[TriggerStatus]) -> String {
-    let mut table =
-        Table::new(&["TRIGGER", "TOPIC", "STATE", "PENDING", "RUNNING", "DELAYED", "DEAD", "TERMINATED", "LAST OUTCOME", "LAST DELIVERY"]);
+const HEADINGS: &[&str] = &[
+    "TRIGGER",
+    "TOPIC",
+    "STATE",
+    "PENDING",
+    "RUNNING",
+    "DELAYED",
+    "DEAD",
+    "TERMINATED",
+    "EXHAUSTED",
+    "LAST OUTCOME",
+    "LAST DELIVERY",
+    "NEXT ATTEMPT",
+    "LAST ERROR",
+];
+/// Under the table of a running node: these columns say nothing of the time before.
+const CAPTION: &str = "TERMINATED, EXHAUSTED and the LAST columns: since the node started";
+
+/// What people see at `now`, in milliseconds since 1970.
+fn table(statuses: &[TriggerStatus], now: u64) -> String {
+    let mut table = Table::new(HEADINGS);
     for status in statuses {
-        let numbers = [status.pending, status.unacknowledged, status.delayed, status.dead_lettered, status.terminated];
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let numbers = [status.pending, status.unacknowledged, status.delayed, status.dead_lettered];
         let mut row = vec![status.id.clone(), status.topic.clone(), status.state.word().to_owned()];
         row.extend(numbers.iter().map(u64::to_string));
-        row.push(status.last_outcome.clone().unwrap_or_else(|| "-".to_owned()));
-        row.push(status.last_delivery_at.map_or_else(|| "-".to_owned(), timestamp));
+        row.extend([
+            or_dash(status.terminated.map(|count| count.to_string())),
+            or_dash(status.exhausted.map(|count| count.to_string())),
+            or_dash(status.last_outcome.clone()),
+            or_dash(status.last_delivery_at.map(timestamp)),
+            or_dash(status.next_attempt_at.map(|at| time_until(at, now))),
+            or_dash(status.last_error.clone()),
+        ]);
         table.push(row);
     }
-    table.to_string()
+    let counted = statuses.iter().any(|status| status.terminated.is_some());
+    if counted { format!("{table}{CAPTION}\n") } else { table.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::BindingState;
+
+    fn status(state: BindingState) -> TriggerStatus {
+        let count = (state != BindingState::Stopped).then_some(3);
+        TriggerStatus {
+            id: "t".to_owned(),
+            engine: "embedded".to_owned(),
+            state,
+            pending: 1,
+            unacknowledged: 0,
+            delayed: 1,
+            dead_lettered: 0,
+            last_outcome: None,
+            last_delivery_at: None,
+            next_attempt_at: Some(12_000),
+            topic: "in".to_owned(),
+            partitions: 1,
+            settled: count,
+            terminated: count,
+            exhausted: count,
+            expired_unread: 0,
+            last_error: count.map(|_| "trap: unreachable".to_owned()),
+        }
+    }
+
+    /// The cells of the one row, and the lines under it.
+    fn shown(status: TriggerStatus) -> (Vec<String>, Vec<String>) {
+        let text = table(&[status], 0);
+        let mut lines = text.lines().skip(1);
+        let cells = lines.next().unwrap_or_default().split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+        (cells.map(str::to_owned).collect(), lines.map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn a_stopped_node_has_dashes_where_it_does_not_know() {
+        let (cells, below) = shown(status(BindingState::Stopped));
+        assert_eq!(cells, ["t", "in", "stopped", "1", "0", "1", "0", "-", "-", "-", "-", "in 12 s", "-"]);
+        assert!(below.is_empty(), "{below:?}");
+    }
+
+    #[test]
+    fn a_running_node_s_counters_are_said_to_begin_with_it() {
+        let (cells, below) = shown(status(BindingState::Delayed));
+        assert_eq!(cells, ["t", "in", "delayed", "1", "0", "1", "0", "3", "3", "-", "-", "in 12 s", "trap: unreachable"]);
+        assert_eq!(below, [CAPTION]);
+    }
 }

@@ -1,9 +1,10 @@
 //! `[engine]`, with the manifest it names.
 
-use std::io::Read as _;
-use std::path::Path;
+use std::fmt;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
-use latent_bridge::BridgeManifest;
+use latent_bridge::{BridgeManifest, ManifestError};
 
 use super::draft::EngineDraft;
 use super::problem::Fault;
@@ -37,8 +38,8 @@ pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder
     let path = folder.join(manifest.value);
     match read_manifest(&path) {
         Ok(parsed) => Some(EngineDraft { manifest: parsed, manifest_path: path }),
-        Err(reason) => {
-            report.push(manifest.at, Fault::Manifest { file: path.display().to_string(), reason });
+        Err(refusal) => {
+            report.push(manifest.at, Fault::Manifest(refusal));
             None
         }
     }
@@ -72,11 +73,53 @@ fn read_kind(report: &mut Report<'_>, section: &mut Section<'_>) -> bool {
     }
 }
 
+/// Why a manifest cannot be used, and where in its file, as editors and terminals know places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ManifestRefusal {
+    file: PathBuf,
+    /// Line and column, both from 1.
+    place: Option<(u64, u64)>,
+    problem: String,
+}
+
+impl fmt::Display for ManifestRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some((line, column)) = self.place {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}", self.problem)
+    }
+}
+
+impl ManifestRefusal {
+    fn of_the_file(path: &Path, error: &io::Error) -> Self {
+        Self { file: path.to_owned(), place: None, problem: error.to_string() }
+    }
+
+    fn of_the_text(path: &Path, error: ManifestError) -> Self {
+        let (place, problem) = match error {
+            ManifestError::Parse { problem, line, column } => {
+                let place = line.zip(column);
+                (place, place.map_or_else(|| problem.clone(), |place| without_place(&problem, place)))
+            }
+            ManifestError::Invalid { field, problem } => (None, format!("{field}: {problem}")),
+            error => (None, error.to_string()),
+        };
+        Self { file: path.to_owned(), place, problem }
+    }
+}
+
+/// The parser ends its words with the place, which is told already.
+fn without_place(problem: &str, (line, column): (u64, u64)) -> String {
+    problem.strip_suffix(&format!(" at line {line}, column {column}")).unwrap_or(problem).to_owned()
+}
+
 /// Reads one byte more than a manifest may have, so that its own parser names the cap.
-pub(crate) fn read_manifest(path: &Path) -> Result<BridgeManifest, String> {
+pub(crate) fn read_manifest(path: &Path) -> Result<BridgeManifest, ManifestRefusal> {
     let cap = latent_bridge::limits::MANIFEST_BYTES.max;
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(cap.saturating_add(1)).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    BridgeManifest::from_yaml(&text).map_err(|error| error.to_string())
+    let file = std::fs::File::open(path).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
+    file.take(cap.saturating_add(1)).read_to_string(&mut text).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
+    BridgeManifest::from_yaml(&text).map_err(|error| ManifestRefusal::of_the_text(path, error))
 }

@@ -42,7 +42,10 @@ pub(crate) fn load(path: &Path, files: ComponentFiles) -> Result<Loaded, ConfigE
 
 fn read(path: &Path) -> Result<String, Fault> {
     let unreadable = |error: std::io::Error| Fault::Unreadable { reason: error.to_string() };
-    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let file = std::fs::File::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Fault::NoFile,
+        _ => unreadable(error),
+    })?;
     let mut bytes = Vec::new();
     file.take(limits::CONFIG_FILE_BYTES.max.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
     check_length(bytes.len())?;

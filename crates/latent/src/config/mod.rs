@@ -1,9 +1,10 @@
 //! The node's configuration file: TOML in, either typed settings or every problem at once.
 //!
-//! `section` reads one table and knows nothing of its meaning; `node`, `engine`, `topic`, `service` and `trigger` read theirs into
+//! `section` reads one table and knows nothing of its meaning; `component` looks at a component's first bytes; `node`, `engine`, `topic`, `service` and `trigger` read theirs into
 //! drafts; `links` checks what one table says of another; `problem` holds every fault in words. Nothing here starts anything, and
 //! nothing outside reads TOML. Invariant: a key is read, refused as unknown, or refused as not built yet; none is ignored.
 
+mod component;
 mod draft;
 mod engine;
 mod links;
@@ -23,4 +24,5 @@ mod tests;
 pub(crate) use engine::read_manifest;
 pub(crate) use load::{ComponentFiles, load};
 pub(crate) use problem::{ConfigError, Warning};
+pub(crate) use section::nearest;
 pub(crate) use settings::{Config, EngineConfig};

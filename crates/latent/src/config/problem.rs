@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use latent_core::{CoreError, Limit, LimitError};
 
+use super::engine::ManifestRefusal;
 use super::place::Place;
 
 /// A fault and the byte at which it stands.
@@ -18,6 +19,8 @@ pub(super) struct Problem {
 /// What is wrong. `Display` says what; [`Fault::next_step`] says what to do.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
+    #[error("the file does not exist")]
+    NoFile,
     #[error("the file cannot be read: {reason}")]
     Unreadable { reason: String },
     #[error("the file is too large: {0}")]
@@ -30,6 +33,8 @@ pub(super) enum Fault {
     UnknownKey { table: String, key: String, nearest: Option<String>, known: Vec<&'static str> },
     #[error("{key} in {} must be {expected}, not {found}", named(.table))]
     WrongType { table: String, key: &'static str, expected: &'static str, found: &'static str },
+    #[error("{key} in {} is one table and must be a list of tables", named(.table))]
+    SingleTable { table: String, key: &'static str },
     #[error("{key} is missing in {}", named(.table))]
     Missing { table: String, key: &'static str, example: &'static str },
     #[error("{key} in {} is empty", named(.table))]
@@ -60,10 +65,16 @@ pub(super) enum Fault {
     RetryDelays { first: u64, longest: u64 },
     #[error("{total} bindings are configured: each trigger counts once for each partition of its topic")]
     TooManyBindings { total: u64 },
-    #[error("the manifest {file} cannot be used: {reason}")]
-    Manifest { file: String, reason: String },
+    #[error("the manifest cannot be used: {0}")]
+    Manifest(ManifestRefusal),
     #[error("the component {file} cannot be used: {reason}")]
     Component { file: String, reason: String },
+    #[error("the component {file} is not WebAssembly")]
+    NotWasm { file: String },
+    #[error("the component {file} is a core module, and a function is a component")]
+    CoreModule { file: String },
+    #[error("the component {file} has another version of the binary form than this host reads")]
+    ComponentVersion { file: String },
     #[error("the control socket's path {path} is too long: {limit}")]
     SocketPath { path: String, limit: LimitError },
 }
@@ -81,12 +92,13 @@ impl Fault {
     /// The name used in machine-readable output and `docs/errors.md`.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
+            Self::NoFile => "config-no-file",
             Self::Unreadable { .. } => "config-unreadable",
             Self::TooLarge(_) => "config-too-large",
             Self::NotText => "config-not-text",
             Self::Syntax { .. } => "config-syntax",
             Self::UnknownKey { .. } => "config-unknown-key",
-            Self::WrongType { .. } => "config-wrong-type",
+            Self::WrongType { .. } | Self::SingleTable { .. } => "config-wrong-type",
             Self::Missing { .. } => "config-missing-key",
             Self::Empty { .. } => "config-empty",
             Self::OutOfRange { .. } => "config-out-of-range",
@@ -102,8 +114,11 @@ impl Fault {
             Self::SharedWithOwner { .. } => "config-shared-with-owner",
             Self::RetryDelays { .. } => "config-retry-delays",
             Self::TooManyBindings { .. } => "config-too-many-bindings",
-            Self::Manifest { .. } => "config-manifest",
+            Self::Manifest(_) => "config-manifest",
             Self::Component { .. } => "config-component",
+            Self::NotWasm { .. } => "config-component-not-wasm",
+            Self::CoreModule { .. } => "config-component-core-module",
+            Self::ComponentVersion { .. } => "config-component-version",
             Self::SocketPath { .. } => "config-socket-path",
         }
     }
@@ -111,7 +126,10 @@ impl Fault {
     /// What to do about it.
     pub(super) fn next_step(&self) -> String {
         match self {
-            Self::Unreadable { .. } => "name an existing file with -c FILE".to_owned(),
+            Self::NoFile => {
+                "go to the folder of your project, name a file with -c FILE, or make a project with `latent new NAME`".to_owned()
+            }
+            Self::Unreadable { .. } => "name a file that you may read with -c FILE".to_owned(),
             Self::TooLarge(_) => "split the node's work over several nodes".to_owned(),
             Self::NotText => "save the file as UTF-8".to_owned(),
             Self::Syntax { .. } => "correct this first; the rest of the file is read after it".to_owned(),
@@ -119,6 +137,8 @@ impl Fault {
                 meant(nearest.as_deref()).unwrap_or_else(|| format!("remove it, or use one of: {}", known.join(", ")))
             }
             Self::WrongType { expected, .. } => format!("write {expected}"),
+            Self::SingleTable { table, key } if table.is_empty() => format!("write [[{key}]]"),
+            Self::SingleTable { key, .. } => format!("write {key} = [{{ … }}]"),
             Self::Missing { example, .. } | Self::Empty { example, .. } => format!("add {example}"),
             Self::OutOfRange { limit, .. } => format!("choose a value in that range; the default is {}", limit.default),
             Self::Name(_) => "choose a name that keeps to this rule".to_owned(),
@@ -141,12 +161,17 @@ impl Fault {
             Self::SharedWithOwner { .. } => "the owner needs no share; remove it".to_owned(),
             Self::RetryDelays { .. } => "make the longest delay at least as long as the first".to_owned(),
             Self::TooManyBindings { .. } => format!("keep the sum within {}", crate::limits::BINDINGS.max),
-            Self::Manifest { .. } => "correct the manifest, or name another one with manifest = \"bridge.yaml\" in [engine]".to_owned(),
-            Self::Component { .. } => "build it, or correct the path (it is relative to the configuration file)".to_owned(),
+            Self::Manifest(_) => "correct the manifest, or name another one with manifest = \"bridge.yaml\" in [engine]".to_owned(),
+            Self::Component { .. } => format!("build it with `{BUILD}`, or correct the path (it is relative to the configuration file)"),
+            Self::NotWasm { .. } => format!("name the file that `{BUILD}` makes"),
+            Self::CoreModule { .. } | Self::ComponentVersion { .. } => format!("build it with `{BUILD}`"),
             Self::SocketPath { .. } => "choose a data_dir with a shorter path".to_owned(),
         }
     }
 }
+
+/// Makes a component of a function in Rust.
+const BUILD: &str = "cargo build --release --target wasm32-wasip2";
 
 fn meant(nearest: Option<&str>) -> Option<String> {
     nearest.map(|word| format!("did you mean {word:?}?"))
@@ -235,10 +260,42 @@ impl fmt::Display for PlacedProblem {
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("{} is not a valid configuration ({} problem{})", path.display(), problems.len(), if problems.len() == 1 { "" } else { "s" })]
+#[error("{}", self.what())]
 pub(crate) struct ConfigError {
     /// The file.
     pub(crate) path: PathBuf,
     /// Every problem found, in the order of the file.
     pub(crate) problems: Vec<PlacedProblem>,
+}
+
+impl ConfigError {
+    /// The one problem of a file that could not even be looked at.
+    fn of_the_file(&self) -> Option<&PlacedProblem> {
+        self.problems.first().filter(|problem| problem.line.is_none())
+    }
+
+    fn what(&self) -> String {
+        let path = self.path.display();
+        match (self.of_the_file(), self.problems.len()) {
+            (Some(_), _) => format!("the configuration {path} cannot be used"),
+            (None, 1) => format!("{path} is not a valid configuration (1 problem)"),
+            (None, count) => format!("{path} is not a valid configuration ({count} problems)"),
+        }
+    }
+
+    /// Every problem on a line of its own.
+    pub(crate) fn why(&self) -> String {
+        match self.of_the_file() {
+            Some(problem) => problem.message.clone(),
+            None => self.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        }
+    }
+
+    /// What to do about all of them.
+    pub(crate) fn next_step(&self) -> String {
+        match self.of_the_file() {
+            Some(problem) => problem.next.clone(),
+            None => format!("correct each of them and run `latent check -c {}`", self.path.display()),
+        }
+    }
 }

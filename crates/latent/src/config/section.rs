@@ -165,6 +165,11 @@ impl<'d> Section<'d> {
             let numbered = tables.iter().enumerate();
             return numbered.map(|(at, table)| Section::new(label(at + 1), table, start(table.span(), fallback))).collect();
         }
+        if let Some(table) = item.as_table_like() {
+            report.push(fallback, Fault::SingleTable { table: self.label.clone(), key });
+            // Read all the same: what refers to it is not dangling.
+            return vec![Section::new(label(1), table, start(item.span(), fallback))];
+        }
         let Some(values) = item.as_array() else {
             self.wrong_type(report, key, "a list of tables", item);
             return Vec::new();
@@ -267,7 +272,7 @@ fn start(span: Option<Range<usize>>, fallback: usize) -> usize {
 }
 
 /// The known word a mistyped one probably means: at most two edits away, or a third of its length.
-pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let edits_max = (word.chars().count() / 3).max(2);
     let folded = word.to_lowercase().replace('-', "_");
     known

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use latent_core::{ContractName, LogicalTopic, ServiceName, TenantId};
 
+use super::component;
 use super::draft::{GrantDraft, ServiceDraft};
 use super::load::ComponentFiles;
 use super::problem::Fault;
@@ -15,10 +16,10 @@ const CAPABILITIES: &[&str] = &["latent:events/publisher@0.2.0"];
 pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>, folder: &Path, files: ComponentFiles) -> ServiceDraft {
     let name = section.required_name(report, "name", "name = \"triage\"", ServiceName::parse);
     let tenant = section.required_name(report, "tenant", "tenant = \"acme\"", TenantId::parse);
-    let component = section.required_text(report, "component", "component = \"triage.wasm\"");
-    let component = component.map(|path| Spanned { value: folder.join(path.value), at: path.at });
-    if let (ComponentFiles::MustExist, Some(component)) = (files, &component) {
-        check_component(report, component);
+    let file = section.required_text(report, "component", "component = \"triage.wasm\"");
+    let file = file.map(|path| Spanned { value: folder.join(path.value), at: path.at });
+    if let (ComponentFiles::MustExist, Some(file)) = (files, &file) {
+        component::check(report, file);
     }
     let mut grants: Vec<GrantDraft> = Vec::new();
     for grant in section.tables(report, "grants") {
@@ -32,17 +33,7 @@ pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>, folder: &P
         grants.push(grant);
     }
     section.finish(report, &[]);
-    ServiceDraft { name, tenant, component, grants }
-}
-
-/// What can be known without compiling it.
-fn check_component(report: &mut Report<'_>, component: &Spanned<std::path::PathBuf>) {
-    let reason = match std::fs::metadata(&component.value) {
-        Ok(metadata) if metadata.is_file() => return,
-        Ok(_) => "it is not a file".to_owned(),
-        Err(error) => error.to_string(),
-    };
-    report.push(component.at, Fault::Component { file: component.value.display().to_string(), reason });
+    ServiceDraft { name, tenant, component: file, grants }
 }
 
 fn read_grant(report: &mut Report<'_>, mut section: Section<'_>) -> GrantDraft {

@@ -59,7 +59,11 @@ struct Folder {
 fn folder() -> Folder {
     let temp = tempfile::tempdir().unwrap();
     std::fs::write(temp.path().join("bridge.yaml"), MANIFEST).unwrap();
-    std::fs::write(temp.path().join("triage.wasm"), b"\0asm").unwrap();
+    std::fs::write(temp.path().join("triage.wasm"), b"\0asm\x0d\0\x01\0").unwrap();
+    std::fs::write(temp.path().join("module.wasm"), b"\0asm\x01\0\0\0").unwrap();
+    std::fs::write(temp.path().join("newer.wasm"), b"\0asm\x0e\0\x01\0").unwrap();
+    std::fs::write(temp.path().join("text.wasm"), "(component)").unwrap();
+    std::fs::write(temp.path().join("broken.yaml"), MANIFEST.replace("{ name: wide", "{ nme: wide")).unwrap();
     let path = temp.path().join("latent.toml");
     Folder { _temp: temp, path }
 }
@@ -140,7 +144,17 @@ const CASES: &[Case] = &[
     ("kind = \"embedded\"", "kind = \"redis\"", &[("kind", "config-choice", "use one of: embedded, nats")]),
     ("bridge.yaml", "nowhere.yaml", &[("nowhere", "config-manifest", "nowhere.yaml")]),
     ("bridge.yaml", "triage.wasm", &[("triage.wasm", "config-manifest", "manifest")]),
-    ("triage.wasm", "missing.wasm", &[("component", "config-component", "build it")]),
+    ("bridge.yaml", "broken.yaml", &[("broken", "config-manifest", "broken.yaml:6:7: unknown field `nme`")]),
+    ("triage.wasm", "missing.wasm", &[("component", "config-component", "cargo build --release --target wasm32-wasip2")]),
+    ("triage.wasm", "module.wasm", &[("component", "config-component-core-module", "cargo build --release --target wasm32-wasip2")]),
+    ("triage.wasm", "newer.wasm", &[("component", "config-component-version", "cargo build --release --target wasm32-wasip2")]),
+    ("triage.wasm", "text.wasm", &[("component", "config-component-not-wasm", "cargo build --release --target wasm32-wasip2")]),
+    ("[[service]]", "[service]", &[("[service]", "config-wrong-type", "write [[service]]")]),
+    (
+        "tenant = \"acme\"",
+        "tenant = \"acme\"\nshare = { tenant = \"bolt\", may = [\"publish\"] }",
+        &[("share", "config-wrong-type", "write share = [")],
+    ),
     (
         "name = \"triage.results\"",
         "name = \"triage.result\"",
@@ -350,7 +364,8 @@ fn a_file_that_is_not_there_or_not_text_is_one_problem() {
     let folder = folder();
     let kind =
         |path: &Path| load(path, ComponentFiles::NotNeeded).unwrap_err().problems.iter().map(|problem| problem.kind).collect::<Vec<_>>();
-    assert_eq!(kind(&folder.path), ["config-unreadable"]);
+    assert_eq!(kind(&folder.path), ["config-no-file"]);
+    assert_eq!(kind(folder.path.parent().unwrap()), ["config-unreadable"]);
     std::fs::write(&folder.path, b"\xff\xfe").unwrap();
     assert_eq!(kind(&folder.path), ["config-not-text"]);
 }

@@ -263,6 +263,10 @@ pub(crate) struct Fault {
 
 /// Kind of a log that is full for the moment.
 const BUSY: &str = "busy";
+/// Kind of a uid that belongs to another event.
+const CONFLICT: &str = "conflict";
+/// Kind of a topic that the log does not have.
+const UNKNOWN_TOPIC: &str = "unknown-topic";
 
 impl Fault {
     /// What can never succeed and was refused before the log saw it: a request, a line.
@@ -285,6 +289,21 @@ impl Fault {
     /// True when the log was full and took nothing.
     pub(crate) fn is_busy(&self) -> bool {
         self.kind == BUSY
+    }
+
+    /// True when the uid belongs to an event with another key or other content.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.kind == CONFLICT
+    }
+
+    /// True when the log has no such topic.
+    pub(crate) fn is_unknown_topic(&self) -> bool {
+        self.kind == UNKNOWN_TOPIC
+    }
+
+    /// In words for whoever has read the kind already.
+    pub(crate) fn message_after_kind(&self) -> &str {
+        self.message.strip_prefix(&*self.kind).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&self.message)
     }
 }
 

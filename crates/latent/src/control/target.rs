@@ -85,12 +85,12 @@ pub(crate) struct TriggerStatus {
     pub(crate) topic: String,
     /// Partitions of the topic.
     pub(crate) partitions: u32,
-    /// Events settled since the node started.
-    pub(crate) settled: u64,
+    /// Events settled since the node started; `None` when it is stopped, as for the next two.
+    pub(crate) settled: Option<u64>,
     /// Of them, terminated: refused by the function, or out of attempts.
-    pub(crate) terminated: u64,
+    pub(crate) terminated: Option<u64>,
     /// Of the terminated, those whose attempts were used up.
-    pub(crate) exhausted: u64,
+    pub(crate) exhausted: Option<u64>,
     /// Events that retention removed before they were settled.
     pub(crate) expired_unread: u64,
     /// The last failure in words, cut to `status_text_chars`.

@@ -58,9 +58,9 @@ fn status(id: &str) -> TriggerStatus {
         next_attempt_at: None,
         topic: "t".to_owned(),
         partitions: 2,
-        settled: 9,
-        terminated: 0,
-        exhausted: 0,
+        settled: Some(9),
+        terminated: Some(0),
+        exhausted: Some(0),
         expired_unread: 0,
         last_error: Some("x".repeat(limits::STATUS_TEXT_CHARS.max_usize() + 1)),
     }

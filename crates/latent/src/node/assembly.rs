@@ -210,13 +210,7 @@ fn binding(
             source: Box::new(TopicSource::new(Arc::clone(log) as _, Arc::clone(store), key, unit, runtime.clone())),
         });
     }
-    Ok(BindingSpec {
-        id: trigger.id.clone(),
-        topic: trigger.topic.clone(),
-        target: target(trigger),
-        policy: policy(trigger),
-        partitions,
-    })
+    Ok(BindingSpec { id: trigger.id.clone(), topic: trigger.topic.clone(), target: target(trigger), policy: policy(trigger), partitions })
 }
 
 fn target(trigger: &TriggerConfig) -> InboundTarget {

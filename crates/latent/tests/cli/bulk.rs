@@ -73,7 +73,9 @@ fn skipped_lines_are_told_and_do_not_count() {
         ]
     );
     let human = env.run_with_input(arguments, every_mistake()).with_status(0);
-    assert_eq!(human.stdout, "one: 0 stored, 3 already there, 0 refused, 0 uncertain, 7 skipped\n");
+    let (summary, advice) = human.stdout.split_once('\n').unwrap();
+    assert_eq!(summary, "one: 0 stored, 3 already there, 0 refused, 0 uncertain, 7 skipped");
+    assert!(advice.contains("stored before and does not run again") && advice.contains("--fresh-uids"), "{advice}");
 }
 
 #[test]
@@ -124,6 +126,58 @@ fn publishing_a_file_again_doubles_nothing() {
         assert_eq!(second["duplicate"], json!(true));
         assert_eq!((&first["uid"], &first["partition"], &first["offset"]), (&second["uid"], &second["partition"], &second["offset"]));
     }
+}
+
+#[test]
+fn with_fresh_uids_a_file_is_published_anew() {
+    let env = provisioned();
+    let file = b"{\"n\":1}\n{\"n\":2}\n";
+    let first = publish(&env, &["one"], file, 0);
+    for _ in 0..2 {
+        let again = publish(&env, &["one", "--fresh-uids"], file, 0);
+        assert!(again.iter().all(|ack| ack["duplicate"] == json!(false) && first.iter().all(|first| first["uid"] != ack["uid"])));
+    }
+    assert_eq!(values(&fetched(&env, "one", 0)), [1, 2, 1, 2, 1, 2].map(|n| json!({ "n": n })));
+    let human = env.run_with_input(["bus", "publish", "one", "--file", "-", "--fresh-uids"], file.to_vec()).with_status(0);
+    assert_eq!(human.stdout, "one: 2 stored, 0 already there, 0 refused, 0 uncertain, 0 skipped\n");
+}
+
+#[test]
+fn a_line_published_with_another_key_is_told_what_happened_before() {
+    let env = provisioned();
+    let file = b"{\"n\":1}\n";
+    assert_eq!(publish(&env, &["one", "--key", "a"], file, 0).len(), 1);
+    let human = env.run_with_input(["bus", "publish", "one", "--file", "-", "--key", "b"], file.to_vec()).with_status(1);
+    let told = human.stderr.lines().find(|line| line.starts_with("line 1")).unwrap();
+    assert!(told.starts_with("line 1 conflict: the same line was published before") && !told.contains("line-"), "{told}");
+    assert!(told.contains("--key-pointer") && told.contains("--fresh-uids"), "{told}");
+    // A uid that somebody chose is named, with one prefix.
+    let chosen = b"{\"u\":\"a\",\"n\":1}\n{\"u\":\"a\",\"n\":2}\n".to_vec();
+    let human = env.run_with_input(["bus", "publish", "one", "--file", "-", "--uid-pointer", "/u"], chosen).with_status(1);
+    assert!(human.stderr.contains("line 2 conflict: uid a of topic"), "{}", human.stderr);
+}
+
+#[test]
+fn an_incomplete_publication_says_how_much_of_it_is_stored() {
+    let env = provisioned();
+    let arguments = ["bus", "publish", "one", "--file", "-", "--json"];
+    assert_eq!(publish(&env, &["one"], b"{\"n\":1}\n", 0).len(), 1);
+    let output = env.run_with_input(arguments, b"{\"n\":1}\nx\n{\"n\":2}\n{\"n\":3}\n".to_vec()).with_status(1);
+    let counts = json!({ "stored": 2, "already_there": 1, "refused": 1, "uncertain": 0, "skipped": 0 });
+    assert_eq!(error_of(&output)["counts"], counts);
+}
+
+#[test]
+fn people_are_told_when_no_node_runs_what_they_publish() {
+    let env = provisioned();
+    let human = ["bus", "publish", "one", "--file", "-"];
+    let told = env.run_with_input(human, b"{}\n".to_vec()).with_status(0).stderr;
+    assert!(told.starts_with("no node is running"), "{told}");
+    let machine = env.run_with_input(human.iter().chain(&["--json"]), b"{}\n".to_vec()).with_status(0);
+    assert_eq!(machine.stderr, "");
+    let node = node(&env);
+    assert_eq!(env.run_with_input(human, b"{}\n".to_vec()).with_status(0).stderr, "");
+    assert_eq!(node.stop(), Some(0));
 }
 
 #[test]
@@ -183,6 +237,7 @@ fn people_get_one_line() {
     let env = provisioned();
     let output = env.run_with_input(["bus", "publish", "one", "--file", "-"], b"{}\nx\n{}\n".to_vec()).with_status(1);
     assert_eq!(output.stdout, "one: 2 stored, 0 already there, 1 refused, 0 uncertain, 0 skipped\n");
-    assert!(output.stderr.starts_with("line 2 line-not-json: the line is not JSON"), "{}", output.stderr);
+    assert!(output.stderr.contains("\nline 2 line-not-json: the line is not JSON"), "{}", output.stderr);
+    assert!(output.stderr.contains("--raw-lines"), "{}", output.stderr);
     assert!(output.stderr.contains("error: 1 of 3 events were refused and 0 are uncertain"), "{}", output.stderr);
 }

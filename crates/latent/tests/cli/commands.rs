@@ -41,7 +41,8 @@ fn each_way_to_fail_has_its_status_and_its_kind() {
         (&["bus", "topics", "--engine", "nats"], 2, "not-built"),
         (&["bus", "topics", "--engine", "data"], 2, "value"),
         (&["bus", "topics", "--engine", "embedded:"], 2, "value"),
-        (&["bus", "topics", "--engine", "embedded:nowhere"], 1, "config"),
+        (&["bus", "topics", "--engine", "embedded:nowhere"], 1, "not-provisioned"),
+        (&["bus", "tail", "one", "--engine", "embedded:nowhere"], 1, "not-provisioned"),
         (&["bus", "provision", "--engine", "embedded:new"], 2, "value"),
         (&["bus", "provision", "--engine", "embedded:new", "--manifest", "bad.yaml"], 2, "manifest"),
         (&["bus", "provision", "--engine", "embedded:new", "--manifest", "nowhere.yaml"], 2, "manifest"),
@@ -59,6 +60,7 @@ fn each_way_to_fail_has_its_status_and_its_kind() {
         (&["bus", "publish", "one", "--file", "-", "--raw-lines", "--media-type", "a b"], 2, "value"),
         (&["bus", "publish", "one", "--file", "-", "--media-type", "a/b"], 2, "usage"),
         (&["bus", "publish", "one", "--file", "-", "--key", "k", "--key-pointer", "/k"], 2, "usage"),
+        (&["bus", "publish", "one", "--file", "-", "--fresh-uids", "--uid-pointer", "/u"], 2, "usage"),
         (&["dev", "somewhere", "--fast"], 2, "not-built"),
         (&["trigger", "redrive"], 2, "not-built"),
         (&["new", "a", "--lang", "js"], 2, "not-built"),
@@ -99,9 +101,26 @@ fn an_error_is_three_lines() {
             " next: check topic and uid; `latent bus fetch` shows what is there",
         ]
     );
+    let mistyped = env.run(["bus", "fetch", "inn"]).with_status(1);
+    let lines: Vec<_> = mistyped.stderr.lines().collect();
+    assert_eq!(lines, ["error: there is no topic \"inn\"", "  why: the topics are: in, one", " next: did you mean in?"]);
     let usage = env.run(["bus", "fetch", "one", "--offest", "1"]).with_status(2);
     assert_eq!(usage.stderr.lines().count(), 3, "{}", usage.stderr);
     assert!(usage.stderr.contains("'--offset'"), "{}", usage.stderr);
+}
+
+#[test]
+fn what_is_not_there_yet_is_told_with_the_way_to_it() {
+    let env = fresh();
+    for arguments in [&["bus", "fetch", "one"][..], &["bus", "tail", "one"], &["trigger", "status"]] {
+        let told = env.run(arguments).with_status(1).stderr;
+        assert!(told.contains("is not provisioned") && told.contains("`latent run -c FILE`") && told.contains("bus provision"), "{told}");
+    }
+    let told = env.run(["check", "-c", "nowhere.toml"]).with_status(2).stderr;
+    assert!(told.contains("why: the file does not exist\n") && told.contains("`latent new NAME`"), "{told}");
+    env.write("bad.yaml", MANIFEST.replace("- { name: one", "- { nme: one"));
+    let told = env.run(["bus", "provision", "--engine", "embedded:new", "--manifest", "bad.yaml"]).with_status(2).stderr;
+    assert!(told.contains("why: bad.yaml:5:7: unknown field `nme`") && !told.contains("line 5"), "{told}");
 }
 
 #[test]

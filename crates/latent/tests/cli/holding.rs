@@ -38,7 +38,10 @@ fn commands_go_through_a_running_node() {
     assert_eq!(error_of(&env.run(["bus", "provision", "--json"]).with_status(1))["kind"], json!("node-running"));
     // A second node names the first.
     let second = env.run(["run", "--json"]).with_status(1);
-    assert_eq!(error_of(&second)["kind"], json!("directory-held"));
+    let error = error_of(&second);
+    assert_eq!(error["kind"], json!("node-running"));
+    let what = error["what"].as_str().unwrap();
+    assert!(what.contains("already running") && what.contains(&format!("(pid {})", node.child.pid())), "{what}");
     assert_eq!(node.stop(), Some(0));
     assert!(!env.folder().join("data/control.sock").exists());
     assert_eq!(fetched(&env, "one", 0).len(), 2, "the same events from the directory");

@@ -26,12 +26,36 @@ fn fetch_begins_at_the_offset_and_ends_at_the_maximum() {
 }
 
 #[test]
+fn fetch_reads_every_partition_unless_one_is_named() {
+    let env = provisioned();
+    let lines: String = (0..30).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    assert_eq!(publish(&env, &["in", "--key-pointer", "/n"], lines.as_bytes(), 0).len(), 30);
+    let fetch = |arguments: &[&str]| documents(&env.run(["bus", "fetch", "in", "--json"].iter().chain(arguments)).with_status(0));
+    let by_partition: Vec<_> = (0..3).map(|partition| fetched(&env, "in", partition)).collect();
+    assert!(by_partition.iter().all(|events| events.len() > 2), "each partition has some");
+    assert_eq!(fetch(&[]), by_partition.concat());
+    let second_of_each: Vec<_> = by_partition.iter().map(|events| events[1].clone()).collect();
+    assert_eq!(fetch(&["--offset", "1", "--max", "1"]), second_of_each);
+    assert_eq!(fetch(&["--partition", "2"]), by_partition[2]);
+}
+
+#[test]
+fn people_see_text_as_text_and_machines_as_before() {
+    let env = provisioned();
+    assert_eq!(publish(&env, &["one", "--raw-lines", "--media-type", "text/plain"], b"gr\xc3\xbcn\n", 0).len(), 1);
+    assert!(env.run(["bus", "fetch", "one"]).with_status(0).stdout.ends_with(" gr\u{fc}n\n"));
+    assert_eq!(values(&fetched(&env, "one", 0)), [base64("Z3LDvG4=")]);
+}
+
+#[test]
 fn people_see_one_line_for_each_event_and_no_control_characters() {
     let env = provisioned();
     let acks = publish(&env, &["one", "--key-pointer", "/k", "--uid-pointer", "/u"], b"{\"k\":\"a\\u001b[2J\",\"u\":\"uid-1\"}\n", 0);
     assert_eq!(acks.len(), 1);
     let output = env.run(["bus", "fetch", "one"]).with_status(0);
-    assert!(output.stdout.starts_with("p0 0 20") && output.stdout.contains(" a\u{fffd}[2J uid-1 {"), "{}", output.stdout);
+    let cells: Vec<_> = output.stdout.split_whitespace().collect();
+    assert!(cells[..2] == ["p0", "0"] && cells[2].starts_with("20") && cells[3..5] == ["a\u{fffd}[2J", "uid-1"], "{cells:?}");
+    assert!(cells[5].starts_with('{') && output.stdout.lines().count() == 1, "no headings without a terminal: {}", output.stdout);
     assert!(!output.stdout.contains('\u{1b}'));
 }
 
@@ -53,7 +77,7 @@ fn a_damaged_record_ends_fetch_and_names_where_to_go_on() {
     let error = error_of(&output);
     assert_eq!(error["kind"], json!("unreadable"));
     assert!(error["why"].as_str().unwrap().contains("one/p0/1"), "{error}");
-    assert!(error["next"].as_str().unwrap().contains("--offset 2"), "{error}");
+    assert!(error["next"].as_str().unwrap().contains("--partition 0 --offset 2"), "{error}");
     let rest = documents(&env.run(["bus", "fetch", "one", "--offset", "2", "--json"]).with_status(0));
     assert_eq!(values(&rest), [base64("dGhpcmQgcmVjb3Jk")]);
 }
@@ -69,6 +93,21 @@ fn tail_follows_a_node_from_the_end() {
     let event = from_start.document();
     assert_eq!((&event["topic"], &event["value"], &event["offset"]), (&json!("one"), &json!({ "n": 1 }), &json!(1)));
     assert_eq!(from_start.stop(), Some(0), "being told to stop is no failure");
+    assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn tail_without_stored_events_says_so_to_people_alone() {
+    let env = provisioned();
+    let node = node(&env);
+    let mut command = env.command(["bus", "tail", "one"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut tail = ChildGuard::spawn(&mut command).unwrap();
+    let mut told = String::new();
+    BufReader::new(tail.take_stderr().unwrap()).read_line(&mut told).unwrap();
+    assert!(told.starts_with("waiting for new events of one") && told.contains("--from-start"), "{told}");
+    tail.terminate().unwrap();
+    assert_eq!(tail.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
     assert_eq!(node.stop(), Some(0));
 }
 

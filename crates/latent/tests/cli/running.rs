@@ -38,6 +38,9 @@ fn the_triggers_of_a_stopped_node_are_stopped() {
         assert!(statuses[0].get(field).is_some(), "{field} is missing in {}", statuses[0]);
     }
     assert_eq!((&statuses[0]["id"], &statuses[0]["state"], &statuses[0]["engine"]), (&json!("t1"), &json!("stopped"), &json!("embedded")));
+    for counted in ["settled", "terminated", "exhausted"] {
+        assert_eq!(statuses[0][counted], json!(null), "{counted} is not known of a stopped node");
+    }
     let table = env.run(["trigger", "status"]).with_status(0).stdout;
     assert!(table.starts_with("TRIGGER") && table.lines().count() == 2 && table.contains("stopped"), "{table}");
 }

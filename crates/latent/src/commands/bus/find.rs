@@ -2,8 +2,9 @@
 
 use clap::Args;
 
-use super::event::print;
+use super::event::EventPrinter;
 use super::location::LocationArgs;
+use super::topic;
 use crate::access::unexpected;
 use crate::control::{Answer, Request};
 use crate::error::CliError;
@@ -30,11 +31,11 @@ pub(super) fn find(args: &FindArgs, output: &mut Output) -> Result<(), CliError>
     let absent = || CliError::NotFound { topic: args.topic.clone(), uid: args.uid.clone() };
     let mut access = args.location.access("latent bus find")?;
     let find = Request::Find { topic: args.topic.clone(), key: args.key.clone(), uid: args.uid.clone() };
-    let Answer::Found(place) = access.ask(&doing, find)? else { return Err(unexpected(&doing)) };
+    let Answer::Found(place) = topic::ask(&mut access, &args.topic, &doing, find)? else { return Err(unexpected(&doing)) };
     let place = place.ok_or_else(absent)?;
     let read = Request::Fetch { topic: args.topic.clone(), partition: place.partition, offset: place.offset, max: 1 };
     let Answer::Events(events) = access.ask(&doing, read)? else { return Err(unexpected(&doing)) };
     // Retention may have taken it between the two questions.
     let event = events.iter().find(|event| event.uid == args.uid).ok_or_else(absent)?;
-    print(output, &args.topic, event)
+    EventPrinter::new(&args.topic, output).print(output, event)
 }

@@ -7,9 +7,11 @@ mod location;
 mod provision;
 mod publish;
 mod tail;
+mod topic;
 mod topics;
 
 use clap::Subcommand;
+pub(crate) use publish::{Repetition, SentCounts};
 
 use crate::cli::LaterArgs;
 use crate::error::CliError;
@@ -24,7 +26,7 @@ pub(crate) enum BusCommand {
     Topics(topics::TopicsArgs),
     /// Publish a file of events, one a line
     Publish(publish::PublishArgs),
-    /// Print events of one partition in order
+    /// Print events, partition by partition in order
     Fetch(fetch::FetchArgs),
     /// Print the event with a uid
     Find(find::FindArgs),

@@ -31,12 +31,9 @@ pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(),
         let reason = "with --engine the manifest must be named: --manifest bridge.yaml".to_owned();
         return Err(CliError::Value { option: "--manifest", reason });
     };
-    let manifest = read_manifest(&file).map_err(|reason| CliError::Manifest { file, reason })?;
+    let manifest = read_manifest(&file).map_err(|refusal| CliError::Manifest { file, reason: refusal.to_string() })?;
     let dir = location.dir.log();
-    if Access::try_node(&location.dir)?.is_some() {
-        let holder = "a node answers on its control socket".to_owned();
-        return Err(CliError::NodeRunning { dir: dir.to_owned(), holder });
-    }
+    Access::refuse_running_node(&location.dir)?;
     let options = EngineOptions { holder: "latent bus provision".to_owned(), ..EngineOptions::default() };
     match EmbeddedBroker::provision_with(dir, &manifest, options) {
         Ok(_) => {}

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::event::print;
+use super::event::EventPrinter;
 use super::fetch::Cursor;
 use super::location::LocationArgs;
+use super::topic;
 use crate::access::{Access, unexpected, without_bindings};
 use crate::control::{Answer, Bounds, Fault, Request};
 use crate::data_dir::DataDir;
@@ -42,7 +43,7 @@ pub(crate) struct TailArgs {
 pub(super) fn tail(args: &TailArgs, output: &mut Output) -> Result<(), CliError> {
     let dir = args.location.locate()?.dir;
     let stop = StopSignal::install()?;
-    let mut cursors = BTreeMap::new();
+    let mut following = Following { args, printer: EventPrinter::new(&args.topic, output), cursors: BTreeMap::new() };
     let mut way = Some(Access::open(&dir, "latent bus tail", &without_bindings)?);
     while !stop.is_set() && !output.is_closed() {
         let Some(access) = &mut way else {
@@ -50,7 +51,7 @@ pub(super) fn tail(args: &TailArgs, output: &mut Output) -> Result<(), CliError>
             way = Access::try_node(&dir)?.map(Access::Node);
             continue;
         };
-        match follow(args, access, &mut cursors, output) {
+        match following.turn(access, output) {
             Ok(Progress::Some) => {}
             Ok(Progress::None) => way = rest(way, &stop, &dir, output)?,
             // The node went away: wait for the next one.
@@ -84,61 +85,62 @@ enum Progress {
     None,
 }
 
-/// One turn over all partitions.
-fn follow(args: &TailArgs, access: &mut Access, cursors: &mut BTreeMap<u32, Cursor>, output: &mut Output) -> Result<Progress, CliError> {
-    if cursors.is_empty() {
-        *cursors = place_cursors(args, access)?;
-    }
-    let mut progress = Progress::None;
-    for cursor in cursors.values_mut() {
-        let page = match cursor.page(access, limits::FETCH_PAGE_RECORDS.max) {
-            Ok(page) => page,
-            Err(CliError::Log { fault, .. }) if fault.continue_at.is_some() => {
-                step_over(cursor, &fault, output);
+/// A topic that is followed. No cursors: its places are not known yet.
+struct Following<'a> {
+    args: &'a TailArgs,
+    printer: EventPrinter<'a>,
+    cursors: BTreeMap<u32, Cursor>,
+}
+
+impl Following<'_> {
+    /// One turn over all partitions.
+    fn turn(&mut self, access: &mut Access, output: &mut Output) -> Result<Progress, CliError> {
+        if self.cursors.is_empty() {
+            self.cursors = place_cursors(self.args, access)?;
+            self.tell_where_it_begins(output);
+        }
+        let mut progress = Progress::None;
+        for cursor in self.cursors.values_mut() {
+            let page = match cursor.page(access, limits::FETCH_PAGE_RECORDS.max) {
+                Ok(page) => page,
+                Err(CliError::Damaged { continue_at, fault, .. }) => {
+                    step_over(cursor, continue_at, &fault, output);
+                    progress = Progress::Some;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            for event in page {
+                self.printer.print(output, &event)?;
                 progress = Progress::Some;
-                continue;
             }
-            Err(error) => return Err(error),
-        };
-        for event in page {
-            print(output, &args.topic, &event)?;
-            progress = Progress::Some;
+        }
+        Ok(progress)
+    }
+
+    /// Silence looks like an empty topic to whoever expects the stored events.
+    fn tell_where_it_begins(&self, output: &Output) {
+        if !self.args.from_start {
+            output.hint(format_args!("waiting for new events of {}; --from-start shows the stored ones first", self.args.topic));
         }
     }
-    Ok(progress)
 }
 
 /// A damaged record is told and passed: whoever follows wants what comes after it.
-fn step_over(cursor: &mut Cursor, fault: &Fault, output: &Output) {
+fn step_over(cursor: &mut Cursor, continue_at: u64, fault: &Fault, output: &Output) {
     output.note(&serde_json::json!({ "error": fault }), &fault.message);
-    cursor.offset = fault.continue_at.unwrap_or(cursor.offset).max(cursor.offset.saturating_add(1));
+    cursor.offset = continue_at.max(cursor.offset.saturating_add(1));
 }
 
 fn place_cursors(args: &TailArgs, access: &mut Access) -> Result<BTreeMap<u32, Cursor>, CliError> {
     let doing = format!("finding the end of {}", args.topic);
-    let partitions = match args.partition {
-        Some(partition) => partition..partition.saturating_add(1),
-        None => 0..partitions_of(args, access)?,
-    };
     let mut cursors = BTreeMap::new();
-    for partition in partitions {
+    for partition in topic::partitions(access, &args.topic, args.partition)? {
         let request = Request::Bounds { topic: args.topic.clone(), partition };
-        let Answer::Bounds(Bounds { first, next }) = access.ask(&doing, request)? else { return Err(unexpected(&doing)) };
+        let answer = topic::ask(access, &args.topic, &doing, request)?;
+        let Answer::Bounds(Bounds { first, next }) = answer else { return Err(unexpected(&doing)) };
         let offset = if args.from_start { first } else { next };
         cursors.insert(partition, Cursor { topic: args.topic.clone(), partition, offset });
     }
     Ok(cursors)
-}
-
-fn partitions_of(args: &TailArgs, access: &mut Access) -> Result<u32, CliError> {
-    let doing = format!("following {}", args.topic);
-    let Answer::Topics(topics) = access.ask(&doing, Request::Topics)? else { return Err(unexpected(&doing)) };
-    match topics.iter().find(|topic| topic.topic == args.topic) {
-        Some(topic) => Ok(topic.partitions),
-        // The log has the words for a topic it does not know.
-        None => {
-            access.ask(&doing, Request::Bounds { topic: args.topic.clone(), partition: 0 })?;
-            Err(unexpected(&doing))
-        }
-    }
 }

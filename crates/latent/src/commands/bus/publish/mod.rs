@@ -1,7 +1,7 @@
 //! `latent bus publish`: a file of events, one a line, streamed in bounded batches.
 //!
 //! `lines` reads, `rules` makes events, `sender` hands over, `tally` says what became of each. Every event has a uid of its own, so
-//! that publishing the same file again stores nothing twice.
+//! that publishing the same file again stores nothing twice, unless new uids are asked for.
 
 mod lines;
 mod rules;
@@ -16,12 +16,14 @@ use clap::Args;
 use latent_core::{MediaType, limits as core_limits};
 
 use lines::{Line, Lines};
-use rules::{KeyRule, LineForm, LineOutcome, Pointer, Rules};
+use rules::{KeyRule, LineForm, LineOutcome, Pointer, Rules, UidRule};
 use sender::{Batch, Sender};
-use tally::{InvalidLines, Tally};
+use tally::{InvalidLines, Tally, TallyOptions};
+pub(crate) use tally::{Repetition, SentCounts};
 
 use super::location::LocationArgs;
-use crate::access::unexpected;
+use super::topic;
+use crate::access::{Access, unexpected};
 use crate::control::{Answer, Request};
 use crate::error::CliError;
 use crate::output::Output;
@@ -36,9 +38,15 @@ Examples:
   latent bus publish github.events --file events.jsonl --key-pointer /repository/full_name
   cat lines.txt | latent bus publish logs --file - --raw-lines --media-type text/plain
 
-Each line is one event; its line break is no part of it. Without --raw-lines a line must be JSON and blank lines are passed over;
-with it a line is published as bytes, whatever it holds, and an empty line is an empty event. Run again after a crash and nothing is
-doubled: without --uid-pointer the uid is a hash of topic, line number and line.
+Each line is one event; its line break is no part of it. Without --raw-lines a line must be JSON and blank lines are passed over; \
+with it a line is published as bytes, whatever it holds, and an empty line is an empty event.
+
+Run again after a crash and nothing is doubled: without --uid-pointer the uid is a hash of topic, line number and line. With \
+--fresh-uids each line is a new event whatever was published before, so that a corrected function sees it again; such a publication \
+cannot be resumed.
+
+Events of one key run in their order. Events without a key form one ordered line: one that is retried holds back those behind it. \
+Give each line its key with --key-pointer where only events of the same thing depend on each other.
 
 Exit status: 3 if any event is uncertain, else 1 if any was refused, else 0.")]
 pub(crate) struct PublishArgs {
@@ -58,6 +66,9 @@ pub(crate) struct PublishArgs {
     /// JSON pointer to each event's uid
     #[arg(long, value_name = "POINTER")]
     uid_pointer: Option<String>,
+    /// Give each line a new uid, so that nothing is recognised as already there; not resumable
+    #[arg(long, conflicts_with = "uid_pointer")]
+    fresh_uids: bool,
     /// Skip lines that are no events, and say which, instead of counting them as refused
     #[arg(long)]
     skip_invalid: bool,
@@ -74,8 +85,12 @@ pub(super) fn publish(args: &PublishArgs, output: &mut Output) -> Result<(), Cli
     let source = Source::open(&args.file)?;
     let mut access = args.location.access("latent bus publish")?;
     check_topic(&mut access, &args.topic)?;
+    if matches!(access, Access::Directory(_)) {
+        output.hint("no node is running; the events run when one starts");
+    }
     let invalid = if args.skip_invalid { InvalidLines::Skip } else { InvalidLines::Refuse };
-    let mut tally = Tally::new(&args.topic, invalid, source.bytes, output.form());
+    let options = TallyOptions { topic: &args.topic, invalid, uids: rules.uid.origin(), bytes: source.bytes };
+    let mut tally = Tally::new(options, output.form());
     let mut sender = Sender::new(access, &args.topic);
     let mut lines = Lines::new(BufReader::with_capacity(READ_BYTES, source.reader), core_limits::EVENT_BYTES.max_usize());
     loop {
@@ -123,9 +138,9 @@ fn add(rules: &Rules, line: Line, batch: &mut Batch) {
 }
 
 /// Asked once: a file of a million lines needs no million words about one missing topic.
-fn check_topic(access: &mut crate::access::Access, topic: &str) -> Result<(), CliError> {
+fn check_topic(access: &mut Access, topic: &str) -> Result<(), CliError> {
     let doing = format!("publishing to {topic}");
-    match access.ask(&doing, Request::Bounds { topic: topic.to_owned(), partition: 0 })? {
+    match topic::ask(access, topic, &doing, Request::Bounds { topic: topic.to_owned(), partition: 0 })? {
         Answer::Bounds(_) => Ok(()),
         _ => Err(unexpected(&doing)),
     }
@@ -143,8 +158,12 @@ fn rules_of(args: &PublishArgs) -> Result<Rules, CliError> {
     } else {
         LineForm::Json
     };
-    let uid_pointer = args.uid_pointer.as_deref().map(|text| pointer("--uid-pointer", text)).transpose()?;
-    Ok(Rules { topic: args.topic.clone(), lines, key, uid_pointer })
+    let uid = match &args.uid_pointer {
+        Some(text) => UidRule::Pointer(pointer("--uid-pointer", text)?),
+        None if args.fresh_uids => UidRule::Fresh,
+        None => UidRule::Line,
+    };
+    Ok(Rules { topic: args.topic.clone(), lines, key, uid })
 }
 
 /// The file, and its size where that is known.

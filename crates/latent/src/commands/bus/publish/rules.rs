@@ -13,8 +13,54 @@ pub(super) struct Rules {
     pub(super) topic: String,
     pub(super) lines: LineForm,
     pub(super) key: KeyRule,
-    /// Where the uid stands; else it is made from topic, line number and line.
-    pub(super) uid_pointer: Option<Pointer>,
+    pub(super) uid: UidRule,
+}
+
+/// Where the uid comes from.
+#[derive(Debug, Clone)]
+pub(super) enum UidRule {
+    /// Made from topic, line number and line.
+    Line,
+    /// From the line.
+    Pointer(Pointer),
+    /// The log mints one.
+    Fresh,
+}
+
+/// Where the uid of an event came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UidOrigin {
+    /// Made from topic, line number and line: the same when the file is published again.
+    Line,
+    /// Said by the line.
+    Given,
+    /// New with every publication.
+    Fresh,
+}
+
+impl UidRule {
+    /// Where most uids under this rule come from.
+    pub(super) const fn origin(&self) -> UidOrigin {
+        match self {
+            Self::Line => UidOrigin::Line,
+            Self::Pointer(_) => UidOrigin::Given,
+            Self::Fresh => UidOrigin::Fresh,
+        }
+    }
+
+    const fn pointer(&self) -> Option<&Pointer> {
+        match self {
+            Self::Pointer(pointer) => Some(pointer),
+            Self::Line | Self::Fresh => None,
+        }
+    }
+}
+
+/// An event made of a line.
+#[derive(Debug, Clone)]
+pub(super) struct LineEvent {
+    pub(super) event: NewEvent,
+    pub(super) uid: UidOrigin,
 }
 
 /// What a line is.
@@ -74,7 +120,7 @@ enum Found {
 /// What a line turned out to be.
 #[derive(Debug)]
 pub(super) enum LineOutcome {
-    Event(NewEvent),
+    Event(LineEvent),
     /// Passed over: a blank line between JSON lines.
     Blank,
     Invalid(LineFault),
@@ -85,8 +131,8 @@ pub(super) enum LineOutcome {
 pub(super) enum LineFault {
     #[error("the line has {bytes} bytes and an event at most {max}", max = limits::EVENT_BYTES.max)]
     TooLong { bytes: u64 },
-    #[error("the line is not JSON: {problem}")]
-    NotJson { problem: String },
+    #[error("the line is not JSON: {problem}{}", after(.hint))]
+    NotJson { problem: String, hint: Option<&'static str> },
     #[error("the line has nothing at {pointer}, where its {what} should be")]
     Missing { what: &'static str, pointer: String },
     #[error("the {what} at {pointer} is neither text nor a number")]
@@ -95,7 +141,18 @@ pub(super) enum LineFault {
     Value(#[from] CoreError),
 }
 
+fn after(hint: &Option<&'static str>) -> String {
+    hint.map(|hint| format!("; {hint}")).unwrap_or_default()
+}
+
 impl LineFault {
+    fn not_json(bytes: &[u8], error: &serde_json::Error) -> Self {
+        // A line has one line: only the column says anything.
+        let (text, place) = (error.to_string(), format!(" at line 1 column {}", error.column()));
+        let problem = text.strip_suffix(&place).map_or(text.clone(), |problem| format!("{problem} at column {}", error.column()));
+        Self::NotJson { problem, hint: hint_for(bytes, error) }
+    }
+
     /// The name used in machine-readable output and `docs/errors.md`.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
@@ -125,21 +182,28 @@ impl Rules {
         self.event(line.number, bytes).map_or_else(LineOutcome::Invalid, LineOutcome::Event)
     }
 
-    fn event(&self, number: u64, bytes: Vec<u8>) -> Result<NewEvent, LineFault> {
-        let (key, uid, media_type) = match &self.lines {
+    fn event(&self, number: u64, bytes: Vec<u8>) -> Result<LineEvent, LineFault> {
+        let (key, given, media_type) = match &self.lines {
             LineForm::Json => self.of_json(&bytes)?,
             LineForm::Raw(media_type) => self.of_raw(&bytes, media_type),
         };
-        let uid = uid.unwrap_or_else(|| line_uid(&self.topic, number, &bytes));
+        let (uid, origin) = match (given, &self.uid) {
+            (Some(uid), _) => (Some(uid), UidOrigin::Given),
+            (None, UidRule::Fresh) => (None, UidOrigin::Fresh),
+            (None, UidRule::Line | UidRule::Pointer(_)) => (Some(line_uid(&self.topic, number, &bytes)), UidOrigin::Line),
+        };
         let payload = Bytes::from(bytes);
         // What can never be a record is the line's fault, and is told before anything is sent.
-        NewRecord::new(Some(Uid::parse(&uid)?), &key, media_type.clone(), Attributes::default(), payload.clone())?;
-        Ok(NewEvent { uid: Some(uid), key, media_type: media_type.as_str().to_owned(), attributes: Vec::new(), payload: Payload(payload) })
+        let parsed = uid.as_deref().map(Uid::parse).transpose()?;
+        NewRecord::new(parsed, &key, media_type.clone(), Attributes::default(), payload.clone())?;
+        let media_type = media_type.as_str().to_owned();
+        let event = NewEvent { uid, key, media_type, attributes: Vec::new(), payload: Payload(payload) };
+        Ok(LineEvent { event, uid: origin })
     }
 
     /// Everything asked for must be there.
     fn of_json(&self, bytes: &[u8]) -> Result<(String, Option<String>, MediaType), LineFault> {
-        let value: Value = serde_json::from_slice(bytes).map_err(|error| LineFault::NotJson { problem: error.to_string() })?;
+        let value: Value = serde_json::from_slice(bytes).map_err(|error| LineFault::not_json(bytes, &error))?;
         let demand = |what, pointer: &Pointer| match pointer.resolve(&value) {
             Found::Text(text) => Ok(text),
             Found::OtherType => Err(LineFault::OtherType { what, pointer: pointer.0.clone() }),
@@ -149,13 +213,13 @@ impl Rules {
             KeyRule::Fixed(key) => key.clone(),
             KeyRule::Pointer(pointer) => demand("key", pointer)?,
         };
-        let uid = self.uid_pointer.as_ref().map(|pointer| demand("uid", pointer)).transpose()?;
+        let uid = self.uid.pointer().map(|pointer| demand("uid", pointer)).transpose()?;
         Ok((key, uid, MediaType::json()))
     }
 
     /// Bytes need not be JSON: what cannot be found is an empty key, and a uid made from the line.
     fn of_raw(&self, bytes: &[u8], media_type: &MediaType) -> (String, Option<String>, MediaType) {
-        let wants_json = matches!(self.key, KeyRule::Pointer(_)) || self.uid_pointer.is_some();
+        let wants_json = matches!(self.key, KeyRule::Pointer(_)) || self.uid.pointer().is_some();
         let value: Option<Value> = if wants_json { serde_json::from_slice(bytes).ok() } else { None };
         let look = |pointer: &Pointer| match value.as_ref().map(|value| pointer.resolve(value)) {
             Some(Found::Text(text)) => Some(text),
@@ -165,10 +229,25 @@ impl Rules {
             KeyRule::Fixed(key) => key.clone(),
             KeyRule::Pointer(pointer) => look(pointer).unwrap_or_default(),
         };
-        let uid = self.uid_pointer.as_ref().and_then(look).filter(|uid| Uid::parse(uid).is_ok());
+        let uid = self.uid.pointer().and_then(look).filter(|uid| Uid::parse(uid).is_ok());
         (key, uid, media_type.clone())
     }
 }
+
+/// What was probably meant: a part of a document that spans lines, or text that is no JSON at all.
+fn hint_for(bytes: &[u8], error: &serde_json::Error) -> Option<&'static str> {
+    let text = bytes.trim_ascii();
+    let is_member = text.starts_with(b"\"") && text.windows(2).any(|pair| pair == b"\":");
+    match text.first() {
+        _ if error.is_eof() || is_member => Some(ONE_DOCUMENT_A_LINE),
+        Some(b'}' | b']') => Some(ONE_DOCUMENT_A_LINE),
+        Some(b'{' | b'[' | b'"') | None => None,
+        Some(_) => Some(RAW_LINES),
+    }
+}
+
+const ONE_DOCUMENT_A_LINE: &str = "write one document a line, not spread over several";
+const RAW_LINES: &str = "publish lines that are no JSON with --raw-lines";
 
 /// The same line of the same file for the same topic has the same uid whenever it is published: `line-` and the SHA-256, in hex, over
 /// topic, line number in decimal, and line, each as its length in 8 little-endian bytes and then its bytes.
@@ -183,7 +262,8 @@ mod tests {
 
     fn rules(lines: LineForm, key: &str, uid: Option<&str>) -> Rules {
         let pointer = |text| Pointer::parse(text).unwrap();
-        Rules { topic: "t".to_owned(), lines, key: KeyRule::Pointer(pointer(key)), uid_pointer: uid.map(pointer) }
+        let uid = uid.map_or(UidRule::Line, |text| UidRule::Pointer(pointer(text)));
+        Rules { topic: "t".to_owned(), lines, key: KeyRule::Pointer(pointer(key)), uid }
     }
 
     fn line(bytes: &[u8]) -> Line {
@@ -193,7 +273,7 @@ mod tests {
     /// Key and uid, `blank`, or the kind of the fault.
     fn read(rules: &Rules, bytes: &[u8]) -> String {
         match rules.read(line(bytes)) {
-            LineOutcome::Event(event) => {
+            LineOutcome::Event(LineEvent { event, .. }) => {
                 assert_eq!(event.payload.0, bytes);
                 format!("{} {}", event.key, event.uid.unwrap_or_default())
             }
@@ -238,6 +318,39 @@ mod tests {
         for bytes in [&b""[..], b"\xff\xfe", b"{", b"{\"k\":\"\",\"u\":\"a b\"}"] {
             let uid = line_uid("t", 3, bytes);
             assert_eq!(read(&rules, bytes), format!(" {uid}"), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn the_origin_of_a_uid_is_known_line_by_line() {
+        let origin = |rules: &Rules, bytes: &[u8]| match rules.read(line(bytes)) {
+            LineOutcome::Event(LineEvent { event, uid }) => (event.uid.is_some(), uid),
+            other => panic!("{other:?}"),
+        };
+        let given = rules(LineForm::Raw(MediaType::octet_stream()), "/k", Some("/u"));
+        assert_eq!(origin(&given, b"{\"u\":\"b\"}"), (true, UidOrigin::Given));
+        assert_eq!(origin(&given, b"no uid"), (true, UidOrigin::Line));
+        let fresh = Rules { uid: UidRule::Fresh, ..given };
+        assert_eq!(origin(&fresh, b"{\"u\":\"b\"}"), (false, UidOrigin::Fresh));
+    }
+
+    #[test]
+    fn a_line_that_is_no_json_is_told_what_was_probably_meant() {
+        let rules = rules(LineForm::Json, "", None);
+        let cases: [(&[u8], &str); 9] = [
+            (b"{", ONE_DOCUMENT_A_LINE),
+            (b"  \"user\": \"ada\",", ONE_DOCUMENT_A_LINE),
+            (b"}", ONE_DOCUMENT_A_LINE),
+            (b"],", ONE_DOCUMENT_A_LINE),
+            (b"hello world", RAW_LINES),
+            (b"2026-01-01 INFO started", RAW_LINES),
+            (b"\xff\xfe", RAW_LINES),
+            (b"{\"a\":1,}", "column 8"),
+            (b"{} {}", "trailing characters at column 4"),
+        ];
+        for (bytes, hint) in cases {
+            let LineOutcome::Invalid(fault) = rules.read(line(bytes)) else { panic!("{bytes:?}") };
+            assert!(fault.to_string().ends_with(hint), "{bytes:?}: {fault}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::rules::LineFault;
+use super::rules::{LineEvent, LineFault, UidOrigin};
 use crate::access::{Access, unexpected};
 use crate::control::{Answer, ControlError, Fault, NewEvent, Placed, Published, Request};
 use crate::limits;
@@ -20,14 +20,14 @@ pub(super) struct Batch {
 
 #[derive(Debug)]
 enum BatchLine {
-    Event { number: u64, event: NewEvent },
+    Event { number: u64, line: LineEvent },
     Invalid { number: u64, fault: LineFault },
 }
 
 impl Batch {
-    pub(super) fn push_event(&mut self, number: u64, event: NewEvent) {
-        self.bytes = self.bytes.saturating_add(event.payload.0.len()).saturating_add(event.key.len());
-        self.lines.push(BatchLine::Event { number, event });
+    pub(super) fn push_event(&mut self, number: u64, line: LineEvent) {
+        self.bytes = self.bytes.saturating_add(line.event.payload.0.len()).saturating_add(line.event.key.len());
+        self.lines.push(BatchLine::Event { number, line });
     }
 
     pub(super) fn push_invalid(&mut self, number: u64, fault: LineFault) {
@@ -81,9 +81,9 @@ impl<'t> Sender<'t> {
         let missing = || Published::Fault(Fault::unanswered("the answer had too few results"));
         let outcome = |line| match line {
             BatchLine::Invalid { number, fault } => SentLine::Invalid { number, fault },
-            BatchLine::Event { number, .. } => match results.next().unwrap_or_else(missing) {
+            BatchLine::Event { number, line } => match results.next().unwrap_or_else(missing) {
                 Published::Stored(placed) => SentLine::Stored(placed),
-                Published::Fault(fault) => SentLine::Refused { number, fault },
+                Published::Fault(fault) => SentLine::Refused { number, fault: explained(fault, line.uid) },
             },
         };
         Sent { lines: batch.lines.into_iter().map(outcome).collect(), stopped }
@@ -157,8 +157,22 @@ enum Waited {
 
 impl BatchLine {
     fn event(&self) -> Option<NewEvent> {
-        if let Self::Event { event, .. } = self { Some(event.clone()) } else { None }
+        if let Self::Event { line, .. } = self { Some(line.event.clone()) } else { None }
     }
+}
+
+/// The log advises by uid, which says nothing to whoever did not choose it.
+fn explained(fault: Fault, uid: UidOrigin) -> Fault {
+    let message = match uid {
+        UidOrigin::Line if fault.is_conflict() => "the same line was published before with another key or media type; use the same --key, \
+             --key-pointer and --media-type as then, or --fresh-uids to store it once more"
+            .to_owned(),
+        UidOrigin::Fresh if fault.uncertain => {
+            format!("{}; under --fresh-uids another try is another event, so look with `latent bus fetch` first", fault.message)
+        }
+        UidOrigin::Line | UidOrigin::Given | UidOrigin::Fresh => return fault,
+    };
+    Fault { message, ..fault }
 }
 
 fn not_sent(error: &ControlError) -> Fault {
@@ -204,13 +218,29 @@ mod tests {
     fn a_batch_is_full_before_the_largest_line_would_not_fit() {
         let full = |sizes: &[usize]| {
             let mut batch = Batch::default();
-            sizes.iter().for_each(|size| batch.push_event(1, event(*size)));
+            sizes.iter().for_each(|size| batch.push_event(1, LineEvent { event: event(*size), uid: UidOrigin::Given }));
             batch.is_full()
         };
         let largest = 524_288 + 1_024;
         let room = 1_048_576 - largest;
         assert_eq!([room - 1, room, room + 1].map(|size| full(&[size])), [false, false, true]);
         assert_eq!([255, 256, 257].map(|count| full(&vec![1; count])), [false, true, true]);
+    }
+
+    #[test]
+    fn advice_by_uid_is_replaced_where_nobody_chose_the_uid() {
+        let conflict = || Fault::refused("conflict", "conflict: uid u".to_owned());
+        let cases = [
+            (conflict(), UidOrigin::Given, "conflict: uid u"),
+            (conflict(), UidOrigin::Line, "--fresh-uids to store it once more"),
+            (Fault::refused("rejected", "rule".to_owned()), UidOrigin::Line, "rule"),
+            (Fault::unanswered("gone"), UidOrigin::Fresh, "`latent bus fetch` first"),
+            (Fault::unanswered("gone"), UidOrigin::Line, "to learn"),
+        ];
+        for (fault, uid, words) in cases {
+            let (kind, message) = (fault.kind.clone(), explained(fault, uid));
+            assert!(message.kind == kind && message.message.ends_with(words), "{message:?}");
+        }
     }
 
     fn uid(event: &NewEvent) -> String {

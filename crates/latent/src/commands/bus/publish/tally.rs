@@ -1,9 +1,11 @@
 //! Says what became of every line, counts, and decides how the command ends.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 use serde_json::json;
 use std::io::IsTerminal as _;
 
+use super::rules::UidOrigin;
 use super::sender::{Sent, SentLine};
 use crate::control::Fault;
 use crate::error::CliError;
@@ -18,23 +20,57 @@ pub(super) enum InvalidLines {
     Skip,
 }
 
-/// Counts of one publication.
-pub(super) struct Tally {
-    topic: String,
-    invalid: InvalidLines,
-    progress: ProgressBar,
-    stored: u64,
-    duplicates: u64,
-    refused: u64,
-    uncertain: u64,
-    skipped: u64,
+/// What publishing a file again does with the lines that are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repetition {
+    /// They are recognised by their uids.
+    DoublesNothing,
+    /// They are stored once more, with new uids.
+    StoresAnew,
 }
 
-impl Tally {
-    /// Nothing counted yet. `bytes` is the size of the file, where it is known.
-    pub(super) fn new(topic: &str, invalid: InvalidLines, bytes: Option<u64>, form: Form) -> Self {
-        let progress = progress_bar(bytes, form);
-        Self { topic: topic.to_owned(), invalid, progress, stored: 0, duplicates: 0, refused: 0, uncertain: 0, skipped: 0 }
+/// What became of the lines of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct SentCounts {
+    /// Stored now.
+    pub(crate) stored: u64,
+    /// Stored before, and recognised.
+    pub(crate) already_there: u64,
+    /// Certainly not stored.
+    pub(crate) refused: u64,
+    /// May be stored.
+    pub(crate) uncertain: u64,
+    /// No events, and told to be skipped.
+    pub(crate) skipped: u64,
+}
+
+impl SentCounts {
+    /// Events of the file, whatever became of them.
+    pub(crate) const fn events(&self) -> u64 {
+        self.stored.saturating_add(self.already_there).saturating_add(self.refused).saturating_add(self.uncertain)
+    }
+}
+
+/// What a tally needs to know of its publication.
+pub(super) struct TallyOptions<'t> {
+    pub(super) topic: &'t str,
+    pub(super) invalid: InvalidLines,
+    pub(super) uids: UidOrigin,
+    /// Size of the file, where it is known.
+    pub(super) bytes: Option<u64>,
+}
+
+/// Counts of one publication.
+pub(super) struct Tally<'t> {
+    options: TallyOptions<'t>,
+    progress: ProgressBar,
+    counts: SentCounts,
+}
+
+impl<'t> Tally<'t> {
+    /// Nothing counted yet.
+    pub(super) fn new(options: TallyOptions<'t>, form: Form) -> Self {
+        Self { progress: progress_bar(options.bytes, form), options, counts: SentCounts::default() }
     }
 
     /// Tells and counts a batch; returns why nothing more can be sent, if so.
@@ -42,17 +78,17 @@ impl Tally {
         for line in sent.lines {
             match line {
                 SentLine::Stored(placed) => {
-                    self.stored += 1;
-                    self.duplicates += u64::from(placed.duplicate);
+                    let count = if placed.duplicate { &mut self.counts.already_there } else { &mut self.counts.stored };
+                    *count += 1;
                     if output.form() == Form::Json {
                         output.json(&placed)?;
                     }
                 }
                 SentLine::Refused { number, fault } => self.refuse(number, &fault, output)?,
-                SentLine::Invalid { number, fault } => match self.invalid {
+                SentLine::Invalid { number, fault } => match self.options.invalid {
                     InvalidLines::Refuse => self.refuse(number, &fault.to_fault(), output)?,
                     InvalidLines::Skip => {
-                        self.skipped += 1;
+                        self.counts.skipped += 1;
                         let document = json!({ "line": number, "skipped": fault.to_fault() });
                         self.progress.suspend(|| output.note(&document, format_args!("line {number} skipped: {fault}")));
                     }
@@ -64,13 +100,14 @@ impl Tally {
     }
 
     fn refuse(&mut self, number: u64, fault: &Fault, output: &mut Output) -> Result<(), CliError> {
-        let count = if fault.uncertain { &mut self.uncertain } else { &mut self.refused };
+        let count = if fault.uncertain { &mut self.counts.uncertain } else { &mut self.counts.refused };
         *count += 1;
         let document = json!({ "line": number, "error": fault });
         match output.form() {
             Form::Json => output.json(&document),
             Form::Human => {
-                self.progress.suspend(|| output.note(&document, format_args!("line {number} {}: {}", fault.kind, fault.message)));
+                self.progress
+                    .suspend(|| output.note(&document, format_args!("line {number} {}: {}", fault.kind, fault.message_after_kind())));
                 Ok(())
             }
         }
@@ -84,19 +121,30 @@ impl Tally {
     /// The summary, and how the command ends. `stopped` is the last line read and why no further one was.
     pub(super) fn finish(self, output: &mut Output, stopped: Option<(u64, String)>) -> Result<(), CliError> {
         self.progress.finish_and_clear();
-        let Self { topic, stored, duplicates, refused, uncertain, skipped, .. } = self;
+        let Self { options: TallyOptions { topic, uids, .. }, counts, .. } = self;
         if output.form() == Form::Human {
-            let new = stored - duplicates;
-            output.text(&format!(
-                "{topic}: {new} stored, {duplicates} already there, {refused} refused, {uncertain} uncertain, {skipped} skipped"
-            ))?;
+            output.text(&summary(topic, uids, &counts))?;
         }
         output.flush()?;
-        if refused + uncertain > 0 || stopped.is_some() {
-            return Err(CliError::Incomplete { events: stored + refused + uncertain, refused, uncertain, stopped });
+        if counts.refused > 0 || counts.uncertain > 0 || stopped.is_some() {
+            let repetition = if uids == UidOrigin::Fresh { Repetition::StoresAnew } else { Repetition::DoublesNothing };
+            return Err(CliError::Incomplete { counts, repetition, stopped });
         }
         Ok(())
     }
+}
+
+/// The counts, and what it means that some were there: a function that was corrected is not run by them.
+fn summary(topic: &str, uids: UidOrigin, counts: &SentCounts) -> String {
+    let SentCounts { stored, already_there, refused, uncertain, skipped } = counts;
+    let line =
+        format!("{topic}: {stored} stored, {already_there} already there, {refused} refused, {uncertain} uncertain, {skipped} skipped");
+    let advice = match (already_there, uids) {
+        (0, _) | (_, UidOrigin::Fresh) => return line,
+        (_, UidOrigin::Line) => "use --fresh-uids to store and run them once more",
+        (_, UidOrigin::Given) => "use --fresh-uids instead of --uid-pointer to store and run them once more",
+    };
+    format!("{line}\nwhat is already there was stored before and does not run again; {advice}")
 }
 
 /// Only people at a terminal see it.
