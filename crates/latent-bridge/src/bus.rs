@@ -66,11 +66,13 @@ pub trait EventBus: Send + Sync {
     /// Publishes one record. A missing uid is minted (UUIDv7). Acknowledged means durable.
     fn submit_record(&self, topic: &str, record: NewRecord) -> Ticket<PublishResult>;
 
-    /// Records with offsets ≥ `offset`, ascending, at most `max`. A damaged record ends the list before it; when it is the first,
-    /// the result is [`BusError::Unreadable`].
+    /// Records with offsets ≥ `offset`, ascending, at most `max`, and no more than an engine's bound on bytes lets through at once. A
+    /// damaged record ends the list before it; when it is the first, the result is [`BusError::Unreadable`]. Only an empty list says
+    /// that there are no more.
     fn submit_fetch(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>>;
 
-    /// Heads of records with offsets ≥ `offset`, ascending, at most `max`; damaged records are listed as such.
+    /// Heads of records with offsets ≥ `offset`, ascending, at most `max`; damaged records are listed as such. Fewer than `max`, up to
+    /// 1,024, means that there are no more.
     fn submit_heads(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<RecordHead>, BusError>>;
 
     /// Where the event with this uid lies, or `None` when the topic certainly has none.

@@ -10,8 +10,8 @@
 //! | 3 settled | unit u32, first offset u64, end u64 (exclusive) |
 //! | 4 attempts | unit u32, offset u64, attempts u32, not before u64 (milliseconds since 1970, 0: at once) |
 //!
-//! Losing an entry of kind 3 or 4 means that an event may run again: the safe direction. An entry for an undeclared unit, or one that
-//! cannot be read, means that more is wrong than a lost tail, and is refused.
+//! Losing an entry means that an event may run again: the safe direction. An entry that cannot be read was written by another program and
+//! is refused.
 
 use std::collections::BTreeMap;
 
@@ -170,6 +170,8 @@ pub(crate) struct UnitState {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct DeliveryState {
     numbers: BTreeMap<UnitKey, u32>,
+    /// The one topic of each binding.
+    topics: BTreeMap<BindingId, TopicName>,
     units: BTreeMap<u32, UnitState>,
 }
 
@@ -189,6 +191,7 @@ impl DeliveryState {
             Entry::Header { version } if version == VERSION => {}
             Entry::Header { version } => return Err(StateDamage::Version { found: version }),
             Entry::Unit { unit, start, key } => {
+                self.topics.insert(key.binding.clone(), key.topic.clone());
                 self.numbers.insert(key, unit);
                 self.units.entry(unit).or_default().settled.insert_range(Offset(0), start);
             }
@@ -211,7 +214,7 @@ impl DeliveryState {
         self.numbers.get(key).copied()
     }
 
-    /// A number that no unit has.
+    /// A number that no unit has. Notes of an undeclared unit of that number lie before its declaration, so they stay without effect.
     pub(crate) fn free_number(&self) -> u32 {
         self.units.last_key_value().map_or(0, |(last, _)| last.saturating_add(1))
     }
@@ -220,9 +223,14 @@ impl DeliveryState {
         self.units.get(&unit)
     }
 
+    /// Every unit with the offset after the last one that is known of it.
+    pub(crate) fn seen_ends(&self) -> impl Iterator<Item = (&UnitKey, Offset)> {
+        self.numbers.iter().filter_map(|(key, unit)| Some((key, self.units.get(unit)?.seen_end())))
+    }
+
     /// The topic that a binding's state belongs to.
     pub(crate) fn topic_of(&self, binding: &BindingId) -> Option<&TopicName> {
-        self.numbers.keys().find(|key| key.binding == *binding).map(|key| &key.topic)
+        self.topics.get(binding)
     }
 
     /// The fewest entries that give this state again.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use latent_bridge::embedded::{Durability, StateLog};
 use latent_bridge::{BusError, EmbeddedBroker, EventBus as _};
 use latent_core::{Clock, Offset, Ticket, UnixMillis};
-use latent_node::delivery::{Remembered, SourceError, limits};
+use latent_node::delivery::{Remembered, SourceError};
 
 use crate::delivery_state::{DeliveryState, Entry};
 use crate::{StateDamage, TopicsError, UnitKey};
@@ -45,6 +45,14 @@ struct Inner {
 type Written = Ticket<Result<(), SourceError>>;
 
 impl DeliveryStore {
+    /// As [`DeliveryStore::open`], if anything was ever remembered in this directory.
+    ///
+    /// # Errors
+    /// As [`DeliveryStore::open`].
+    pub fn open_existing(broker: &EmbeddedBroker) -> Result<Option<Arc<Self>>, TopicsError> {
+        if broker.has_state_log(LOG) { Self::open(broker).map(Some) } else { Ok(None) }
+    }
+
     /// Reads what is remembered.
     ///
     /// # Errors
@@ -53,14 +61,19 @@ impl DeliveryStore {
         let log = broker.state_log(LOG)?;
         let mut state = DeliveryState::default();
         let mut damage: Result<(), StateDamage> = Ok(());
-        let mut entries: u64 = 0;
+        let (mut entries, mut orphans) = (0_u64, 0_u64);
         let report = log.replay(|bytes| {
             entries += 1;
-            if damage.is_ok() {
-                damage = Entry::decode(bytes).and_then(|entry| state.apply(entry));
+            match Entry::decode(bytes).and_then(|entry| state.apply(entry)) {
+                // The declaration was damaged. Without it nobody can say whose note this is: the safe direction is to run again.
+                Err(StateDamage::UnknownUnit { .. }) => orphans += 1,
+                answer => damage = damage.clone().and(answer),
             }
         })?;
         damage?;
+        if orphans > 0 {
+            tracing::warn!(orphans, "notes of deliveries belong to a damaged declaration and are left out: its events run again");
+        }
         if report.torn > 0 || report.damaged > 0 {
             tracing::warn!(torn = report.torn, damaged = report.damaged, "notes of deliveries were lost: events may run again");
         }
@@ -108,19 +121,22 @@ impl DeliveryStore {
         Ok(units)
     }
 
-    /// The end of a unit's partition. Where more is known of deliveries than the log has (records were lost from its end), those
-    /// offsets are given up first: a new event there would be taken for one that is settled.
+    /// Gives up, in every partition, the offsets that are known of deliveries and that the log has lost from its end: a new event there
+    /// would be taken for one that is settled. For whoever opens the log, before anything is published.
     ///
     /// # Errors
     /// [`BusError`] when the log cannot be asked or cannot give them up.
-    pub fn known_end(&self, broker: &EmbeddedBroker, key: &UnitKey, unit: u32) -> Result<Offset, BusError> {
-        let (_, end) = broker.bounds(key.topic.as_str(), key.partition)?;
-        let seen = self.lock().state.unit(unit).map_or(Offset(0), |state| state.seen_end());
-        if seen > end {
-            tracing::warn!(binding = %key.binding, topic = %key.topic, partition = %key.partition, %end, %seen, "the log has lost events that were delivered; their offsets are given up");
-            broker.raise_next(key.topic.as_str(), key.partition, seen)?;
+    pub fn give_up_lost_offsets(&self, broker: &EmbeddedBroker) -> Result<(), BusError> {
+        for (key, seen) in self.lock().state.seen_ends() {
+            // A topic or partition that is gone has no new events.
+            let Ok((_, end)) = broker.bounds(key.topic.as_str(), key.partition) else { continue };
+            if seen > end {
+                let UnitKey { binding, topic, partition } = key;
+                tracing::warn!(%binding, %topic, %partition, %end, %seen, "the log has lost events that were delivered; their offsets are given up");
+                broker.raise_next(topic.as_str(), *partition, seen)?;
+            }
         }
-        Ok(seen.max(end))
+        Ok(())
     }
 
     /// The number of a unit that was declared before.
@@ -128,14 +144,14 @@ impl DeliveryStore {
         self.lock().state.number(key)
     }
 
-    /// What a new cycle is told of a unit.
-    pub fn remembered(&self, unit: u32, clock: &dyn Clock) -> Remembered {
+    /// What a new cycle is told of a unit whose delays are at most `delay_millis_max`.
+    pub fn remembered(&self, unit: u32, clock: &dyn Clock, delay_millis_max: u64) -> Remembered {
         let inner = self.lock();
         let Some(state) = inner.state.unit(unit) else { return Remembered::default() };
         let (mono, unix) = (clock.mono(), clock.unix());
         let attempts = state.attempts.iter().map(|(offset, (attempts, not_before))| {
             // However far the wall clock was off when this was written, no event waits longer than a delay can be.
-            let wait = not_before.0.saturating_sub(unix.0).min(limits::RETRY_DELAY_MAX_MILLIS.max);
+            let wait = not_before.0.saturating_sub(unix.0).min(delay_millis_max);
             (*offset, *attempts, mono.plus_millis(wait))
         });
         Remembered { settled: state.settled.clone(), attempts: attempts.collect() }

@@ -13,7 +13,9 @@ pub enum TopicsError {
     #[error(transparent)]
     Bus(#[from] BusError),
     /// What is remembered of deliveries cannot be understood.
-    #[error("state/deliveries.log: {0}; nothing was changed. Restore the file from a copy, or start with an empty data directory")]
+    #[error(
+        "state/deliveries.log: {0}; nothing was changed. Restore the file from a copy, or move it away: then every event that is kept runs again"
+    )]
     Damaged(#[from] StateDamage),
     /// A binding was given another topic.
     #[error("trigger {binding} was bound to topic {known} and is now bound to {asked}; give the trigger another id, or go back to {known}")]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use latent_bridge::embedded::EngineOptions;
 use latent_bridge::{BusError, EmbeddedBroker, EventBus};
+use latent_topics::{DeliveryStore, TopicsError};
 use tokio::runtime::Runtime;
 
 use crate::control::{Answer, ControlClient, ControlError, ControlTarget, Fault, NodeInfo, NodeSummary, Request, TriggerStatus, answer};
@@ -131,8 +132,15 @@ pub(crate) fn unexpected(doing: &str) -> CliError {
     CliError::Control { doing: doing.to_owned(), source: ControlError::Unexpected }
 }
 
+/// Opens the log as a node would: offsets that deliveries know and the log has lost must not be given to what is published here.
 fn open_log(dir: &Path, holder: &str) -> Result<EmbeddedBroker, BusError> {
-    EmbeddedBroker::open_with(dir, EngineOptions { holder: holder.to_owned(), ..EngineOptions::default() })
+    let log = EmbeddedBroker::open_with(dir, EngineOptions { holder: holder.to_owned(), ..EngineOptions::default() })?;
+    let given_up = DeliveryStore::open_existing(&log).and_then(|store| Ok(store.map_or(Ok(()), |store| store.give_up_lost_offsets(&log))?));
+    match given_up {
+        Ok(()) => Ok(log),
+        Err(TopicsError::Bus(error)) => Err(error),
+        Err(error) => Err(BusError::Config { problem: error.to_string() }),
+    }
 }
 
 /// The log's error about its directory.

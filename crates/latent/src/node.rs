@@ -26,6 +26,9 @@ use crate::output::Output;
 use assembly::Assembly;
 pub(crate) use reports::stopped_status;
 
+/// How long clients may take to read their last answers.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
 /// How often a directory that is in use is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -99,7 +102,10 @@ async fn serve(assembly: Assembly, socket: ControlServer, mut signals: Signals, 
     manager.shutdown().await;
     let _ = delivering.await;
     let _ = close.send(true);
-    let _ = answering.await;
+    // A client that does not read its answer must not keep the node.
+    if tokio::time::timeout(CLOSE_WAIT, answering).await.is_err() {
+        tracing::warn!("clients on the control socket did not read their answers; they are cut off");
+    }
     tracing::info!("stopped");
 }
 

@@ -3,6 +3,7 @@
 mod damage;
 mod directory;
 mod faults;
+mod foreign;
 mod groups;
 mod kill;
 mod power;

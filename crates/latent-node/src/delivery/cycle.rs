@@ -214,7 +214,8 @@ impl Cycle {
                 // A short answer attests that nothing else lay below the end that was known when it was asked for, so a gap there is
                 // not asked for again. What came since was not part of the question.
                 if complete {
-                    self.cursor = self.cursor.max(pull.known_end);
+                    self.settled.insert_range(self.cursor, pull.known_end);
+                    self.cursor = self.settled.first_unsettled(self.cursor);
                 }
             }
             Err(_) => self.pull_not_before = Some(now.plus_millis(self.source_backoff_millis())),
@@ -400,6 +401,8 @@ impl Cycle {
         if head.offset < self.cursor {
             return;
         }
+        // What the source passes over does not exist; as part of the settled set it takes no room and holds up no floor.
+        self.settled.insert_range(self.cursor, head.offset);
         self.cursor = Offset(head.offset.0.saturating_add(1));
         self.known_end = self.known_end.max(self.cursor);
         if self.settled.contains(head.offset) {
@@ -540,9 +543,10 @@ impl Cycle {
         }
     }
 
-    /// Events looked at after the first unsettled one.
+    /// How far has been looked beyond the first unsettled event. Nothing is used while that one is not listed itself, however much
+    /// behind it an earlier process has settled.
     fn window_used(&self) -> u32 {
-        u32::try_from(self.entries.len() as u64 + self.settled.above_count()).unwrap_or(u32::MAX)
+        u32::try_from(self.cursor.0.saturating_sub(self.settled.floor().0)).unwrap_or(u32::MAX)
     }
 
     /// Listed events that will need a permit, those of later attempts included.

@@ -4,6 +4,7 @@
 //! node; a binding that has nothing to do is a few hundred bytes in a list, without task, timer or socket. Only the driver's own task
 //! touches a cycle; other threads leave their news in [`Shared`] and wake it.
 
+mod allowance;
 mod handle;
 mod lines;
 mod log;
@@ -21,10 +22,11 @@ use crate::{ActivationEnd, InboundTarget, LocalActivationManager, NodeError};
 use super::cycle::Intake;
 use super::policy::DeliveryPolicy;
 use super::source::{Head, Remembered, Source, SourceError};
+use allowance::LogAllowance;
 use handle::Shared;
 pub use handle::{BindingStatus, DeliveryHandle, DeliveryTotals, LatencyMillis};
 use lines::Lines;
-use unit::{Unit, UnitParts};
+use unit::{At, Unit, UnitParts};
 
 /// One trigger: which function is woken by which topic, and how.
 pub struct BindingSpec {
@@ -72,6 +74,7 @@ pub struct DeliveryDriver {
     timers: BTreeSet<(MonoTime, usize)>,
     /// Units whose cycle is to be polled.
     touched: BTreeSet<usize>,
+    allowance: LogAllowance,
     shared: Arc<Shared>,
 }
 
@@ -102,7 +105,8 @@ impl DeliveryDriver {
         manager.on_capacity(Arc::new(move || woken.wake()))?;
         let handle = DeliveryHandle::new(Arc::clone(&shared));
         let touched = (0..units.len()).collect();
-        Ok((Self { manager, clock, units, lines, timers: BTreeSet::new(), touched, shared }, handle))
+        let allowance = LogAllowance::new(clock.mono());
+        Ok((Self { manager, clock, units, lines, timers: BTreeSet::new(), touched, allowance, shared }, handle))
     }
 
     /// Delivers until `stop` says true or its sender is gone; then begins nothing new, settles what ends, and returns when nothing
@@ -162,7 +166,10 @@ impl DeliveryDriver {
                     self.manager.activate(reservation, order).on_ready(ended);
                 }
             }
-            News::Finished(offset, end) => unit.take_finished(now, self.clock.unix(), offset, &end, &self.shared),
+            News::Finished(offset, end) => {
+                let at = At { now, unix: self.clock.unix(), allowance: &mut self.allowance };
+                unit.take_finished(at, offset, &end, &self.shared);
+            }
             News::Settled(offset, answer) => unit.take_settled(now, self.clock.unix(), offset, answer, &self.shared),
         }
         self.touched.insert(index);

@@ -80,6 +80,24 @@ pub const REFUSED_WAIT_MILLIS: Limit = Limit {
     max: 60_000,
     bounds: "wait before a binding whose service cannot be called asks again",
 };
+/// Guest log of a node, at once.
+pub const GUEST_LOG_BURST_BYTES: Limit = Limit {
+    name: "guest_log_burst_bytes",
+    unit: "bytes",
+    default: 4_194_304,
+    min: 65_536,
+    max: 67_108_864,
+    bounds: "lines of all functions that go into the node's log at once; what is beyond is left out and counted",
+};
+/// Guest log of a node, over time.
+pub const GUEST_LOG_BYTES_PER_SECOND: Limit = Limit {
+    name: "guest_log_bytes_per_second",
+    unit: "bytes",
+    default: 262_144,
+    min: 1_024,
+    max: 67_108_864,
+    bounds: "lines of all functions that go into the node's log in the long run",
+};
 
 /// Every limit of this module.
 pub const ALL: &[Limit] = &[
@@ -93,6 +111,8 @@ pub const ALL: &[Limit] = &[
     SOURCE_BACKOFF_MILLIS,
     SOURCE_BACKOFF_MAX_MILLIS,
     REFUSED_WAIT_MILLIS,
+    GUEST_LOG_BURST_BYTES,
+    GUEST_LOG_BYTES_PER_SECOND,
 ];
 
 #[cfg(test)]

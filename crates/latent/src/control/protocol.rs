@@ -356,8 +356,12 @@ impl ProtocolError {
     }
 }
 
+/// Characters of what is said of a line that is not understood.
+const MALFORMED_CHARS: usize = 300;
+
 fn decode<T: for<'de> Deserialize<'de>>(line: &[u8]) -> Result<T, ProtocolError> {
-    let malformed = |error: serde_json::Error| ProtocolError::Malformed(error.to_string());
+    // The parser repeats what it does not understand; an answer must not grow with the question.
+    let malformed = |error: serde_json::Error| ProtocolError::Malformed(error.to_string().chars().take(MALFORMED_CHARS).collect());
     let version = serde_json::from_slice::<VersionAlone>(line).map_err(malformed)?.version;
     match version {
         Some(VERSION) => serde_json::from_slice(line).map_err(malformed),

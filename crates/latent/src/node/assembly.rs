@@ -178,6 +178,7 @@ fn service_plan(service: &ServiceConfig, provider: &ProviderRef) -> ServicePlan 
 
 fn bindings(config: &Config, log: &Arc<EmbeddedBroker>, clock: &Arc<dyn Clock>, runtime: &Handle) -> Result<Vec<BindingSpec>, CliError> {
     let store = DeliveryStore::open(log).map_err(|error| part("the memory of deliveries", &error))?;
+    store.give_up_lost_offsets(log).map_err(|error| part("the memory of deliveries", &error))?;
     config.triggers.iter().map(|trigger| binding(trigger, log, &store, clock, runtime)).collect()
 }
 
@@ -201,11 +202,11 @@ fn binding(
     }
     let units = store.declare(&asked).map_err(|error| failed(&error))?;
     let mut partitions = Vec::new();
-    for ((key, ..), unit) in asked.into_iter().zip(units) {
+    for ((key, _, known_end), unit) in asked.into_iter().zip(units) {
         partitions.push(PartitionSpec {
             partition: key.partition,
-            remembered: store.remembered(unit, clock.as_ref()),
-            known_end: store.known_end(log, &key, unit).map_err(|error| failed(&error))?,
+            remembered: store.remembered(unit, clock.as_ref(), trigger.retry_delay_max_millis),
+            known_end,
             intake: Intake::LookAhead,
             source: Box::new(TopicSource::new(Arc::clone(log) as _, Arc::clone(store), key, unit, runtime.clone())),
         });

@@ -130,7 +130,7 @@ fn stopped_trigger(trigger: &TriggerConfig, log: &EmbeddedBroker, store: &Delive
             pending += if trigger.start == StartPosition::Earliest { end.0.saturating_sub(first.0) } else { 0 };
             continue;
         };
-        let remembered = store.remembered(unit, &clock);
+        let remembered = store.remembered(unit, &clock, trigger.retry_delay_max_millis);
         let from = remembered.settled.floor().max(first);
         pending += end.0.saturating_sub(from.0).saturating_sub(remembered.settled.above_count());
         for (_, _, at) in remembered.attempts {

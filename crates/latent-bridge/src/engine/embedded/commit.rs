@@ -118,8 +118,9 @@ impl<T> GroupCommit<T> {
             return None;
         }
         let Some(identity) = state.next.assign(partition) else {
-            let what = format!("partition {partition}");
-            return Some(Answer { ticket, result: Err(BusError::OutOfRange { what, problem: "the topic has fewer".to_owned() }) });
+            let what = format!("the next offset of topic {:?}, partition {partition}", state.name);
+            let problem = "its numbers are used up, which files of another origin or damage can cause; restore the directory from a copy";
+            return Some(Answer { ticket, result: Err(BusError::OutOfRange { what, problem: problem.to_owned() }) });
         };
         let body_len = u32::try_from(body.bytes.len()).unwrap_or(u32::MAX);
         let header = Header { identity, stored_at: now.0, body_len, body_crc: body.body_crc, head_crc: body.head_crc };
@@ -192,8 +193,9 @@ impl NextNumbers {
     fn assign(&mut self, partition: u32) -> Option<Identity> {
         let offset = self.offsets.get_mut(partition as usize)?;
         let identity = Identity { sequence: self.sequence, partition, offset: *offset };
-        *offset = offset.checked_add(1)?;
-        self.sequence += 1;
+        // Both or neither: a number that was taken and not used would be a gap.
+        let (next_offset, next_sequence) = (offset.checked_add(1)?, self.sequence.checked_add(1)?);
+        (*offset, self.sequence) = (next_offset, next_sequence);
         Some(identity)
     }
 

@@ -130,6 +130,26 @@ pub(super) fn write_control(storage: &dyn Storage, path: &Path, content: &[u8]) 
     sync_parent(storage, path)
 }
 
+/// Moves a file out of the way under a name that says that it is damaged, durably. Nothing earlier is replaced.
+pub(super) fn set_aside(storage: &dyn Storage, path: &Path) -> Result<PathBuf, BusError> {
+    let failed = |error: std::io::Error| BusError::io("rename", path, &error);
+    for number in 1..=SET_ASIDE_MAX {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".damaged-{number}"));
+        let aside = path.with_file_name(name);
+        if storage.kind(&aside).map_err(failed)? == PathKind::Missing {
+            storage.rename(path, &aside).map_err(failed)?;
+            sync_parent(storage, path)?;
+            return Ok(aside);
+        }
+    }
+    let problem = format!("{} and {SET_ASIDE_MAX} files set aside before it are damaged; move them away", base_name(path));
+    Err(BusError::Config { problem })
+}
+
+/// Damaged files of one name that are kept.
+const SET_ASIDE_MAX: u32 = 100;
+
 /// Makes the name of `path` durable.
 pub(super) fn sync_parent(storage: &dyn Storage, path: &Path) -> Result<(), BusError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
@@ -172,10 +192,32 @@ impl StoreId {
     }
 }
 
+/// Begins the last line of a control file of text. YAML takes it for a comment.
+const CHECK_PREFIX: &str = "# check ";
+
+/// `text` with a last line that tells whether it is still what was written.
+pub(super) fn with_check(text: &str) -> String {
+    format!("{text}{CHECK_PREFIX}{:08x}\n", crc32fast::hash(text.as_bytes()))
+}
+
+/// The text of a control file, if it is what was written.
+pub(super) fn checked_text<'c>(file: &str, content: &'c [u8]) -> Result<&'c str, BusError> {
+    let text = std::str::from_utf8(content).ok().and_then(|content| {
+        let (text, check) = content.strip_suffix('\n')?.rsplit_once('\n').map(|(text, check)| (&content[..text.len() + 1], check))?;
+        let expected = format!("{CHECK_PREFIX}{:08x}", crc32fast::hash(text.as_bytes()));
+        (check == expected).then_some(text)
+    });
+    text.ok_or_else(|| {
+        let problem =
+            format!("{file} is not what was written: its checksum does not fit; nothing was touched, restore the file from a copy");
+        BusError::Config { problem }
+    })
+}
+
 /// Text of a format file.
 pub(super) fn render_format(store: StoreId) -> String {
     let id: String = store.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{FORMAT_NAME} {FORMAT_VERSION}\nstore {id}\n")
+    with_check(&format!("{FORMAT_NAME} {FORMAT_VERSION}\nstore {id}\n"))
 }
 
 /// Reads a format file. Anything but the one known version is refused.
@@ -190,6 +232,7 @@ pub(super) fn parse_format(content: &[u8]) -> Result<StoreId, BusError> {
         );
         return Err(BusError::Config { problem });
     }
+    checked_text("format", content)?;
     let id = lines.next().and_then(|line| line.strip_prefix("store ")).and_then(parse_hex);
     id.map(StoreId).ok_or_else(|| BusError::Config { problem: "format has no valid store id; restore the file from a copy".to_owned() })
 }
@@ -214,8 +257,14 @@ mod tests {
         let store = StoreId([0xab; 16]);
         let text = render_format(store);
         assert_eq!(parse_format(text.as_bytes()), Ok(store));
-        for bad in ["", "latent-embedded-log 2\nstore 00\n", "latent-embedded-log 1\n", "latent-embedded-log 1\nstore zz\n", "\0\0\0"] {
+        let checked = with_check("latent-embedded-log 1\nstore zz\n");
+        for bad in ["", "latent-embedded-log 2\nstore 00\n", "latent-embedded-log 1\n", &checked, "\0\0\0"] {
             assert!(matches!(parse_format(bad.as_bytes()), Err(BusError::Config { .. })), "{bad:?}");
+        }
+        for bit in 0..text.len() * 8 {
+            let mut flipped = text.clone().into_bytes();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(matches!(parse_format(&flipped), Err(BusError::Config { .. })), "bit {bit}");
         }
     }
 

@@ -223,6 +223,12 @@ impl EmbeddedBroker {
         ticket.wait()
     }
 
+    /// Whether the state log `name` was ever made.
+    pub fn has_state_log(&self, name: &str) -> bool {
+        let path = self.shared.layout.state_log(name);
+        check_state_name(name).is_ok() && self.shared.storage.kind(&path).is_ok_and(|kind| kind != PathKind::Missing)
+    }
+
     /// Opens the state log `name` (letters, digits, `_` and `-`), creating it when it is new. The same name gives the same log.
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::directory::{
-    Layout, StoreId, create_directories, discard, parse_format, read_control, render_format, sync_parent, write_control, write_temporary,
+    Layout, StoreId, checked_text, create_directories, discard, parse_format, read_control, render_format, sync_parent, with_check,
+    write_control, write_temporary,
 };
 use super::lock::DirectoryLock;
 use super::options::EngineOptions;
@@ -59,12 +60,31 @@ pub(super) fn provision(directory: &Path, manifest: &BridgeManifest, options: &E
     if is_provisioned(storage, &layout)? {
         return Err(already_provisioned(""));
     }
+    refuse_remains(storage, &layout)?;
     let store = StoreId(fresh_id()?);
     write_control(storage, &layout.format(), render_format(store).as_bytes())?;
     create_directories(storage, &layout.state())?;
     create_topics(storage, &layout, &manifest.topics)?;
     link_manifest(storage, &layout, manifest)?;
     Ok(OpenedDirectory { layout, lock, store, manifest: manifest.clone() })
+}
+
+/// Without its manifest a directory looks new. One that holds data is not: a new store id would make that data unreadable.
+fn refuse_remains(storage: &dyn Storage, layout: &Layout) -> Result<(), BusError> {
+    let names = |path: &Path| match storage.kind(path) {
+        Ok(PathKind::Directory) => storage.list(path).map_err(|error| BusError::io("listing", path, &error)),
+        _ => Ok(Vec::new()),
+    };
+    let mut remains = names(&layout.state())?;
+    for topic in names(&layout.topics())? {
+        remains.extend(names(&layout.topic(&topic))?);
+    }
+    match remains.first() {
+        None => Ok(()),
+        Some(name) => Err(config(format!(
+            "manifest.yaml is missing from a directory that holds data ({name}); nothing was touched, restore manifest.yaml from a copy"
+        ))),
+    }
 }
 
 fn already_provisioned(by: &str) -> BusError {
@@ -85,7 +105,7 @@ fn create_topics(storage: &dyn Storage, layout: &Layout, topics: &[TopicSpec]) -
 /// A hard link refuses to replace, which a rename would not: the last guard against a second winner.
 fn link_manifest(storage: &dyn Storage, layout: &Layout, manifest: &BridgeManifest) -> Result<(), BusError> {
     let path = layout.manifest();
-    let prepared = write_temporary(storage, &path, manifest.to_yaml()?.as_bytes())?;
+    let prepared = write_temporary(storage, &path, with_check(&manifest.to_yaml()?).as_bytes())?;
     let linked = storage.hard_link(&prepared, &path);
     discard(storage, &prepared);
     linked.map_err(|error| match error.kind() {
@@ -108,8 +128,7 @@ pub(super) fn open(directory: &Path, options: &EngineOptions) -> Result<OpenedDi
     discard(storage, &super::directory::temporary(&layout.manifest()));
     discard(storage, &super::directory::temporary(&layout.format()));
     let text = read_control(storage, &layout.manifest())?.ok_or_else(|| missing("manifest.yaml"))?;
-    let text = String::from_utf8(text).map_err(|_| config("manifest.yaml is not UTF-8; restore it from a copy".to_owned()))?;
-    let manifest = BridgeManifest::from_yaml(&text)?;
+    let manifest = BridgeManifest::from_yaml(checked_text("manifest.yaml", &text)?)?;
     check_supported(&manifest)?;
     check_folders(storage, &layout, &manifest)?;
     Ok(OpenedDirectory { layout, lock, store, manifest })
@@ -136,7 +155,7 @@ pub(super) fn apply(opened: &mut OpenedDirectory, wanted: &BridgeManifest, optio
     compare(&opened.manifest, wanted)?;
     let storage = &*options.storage;
     create_topics(storage, &opened.layout, &wanted.topics)?;
-    write_control(storage, &opened.layout.manifest(), wanted.to_yaml()?.as_bytes())?;
+    write_control(storage, &opened.layout.manifest(), with_check(&wanted.to_yaml()?).as_bytes())?;
     opened.manifest = wanted.clone();
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::append_file::{AppendFile, Extent};
-use super::directory::{discard, parse_segment_name, temporary};
+use super::directory::{discard, parse_segment_name, set_aside, temporary};
 use super::frame::Salt;
 use super::rebuild::{NextNumbers, Rebuild};
 use super::scan::{Found, SegmentEnd, scan_segment};
@@ -54,11 +54,18 @@ pub(super) fn open_topic(storage: &Arc<dyn Storage>, wanted: TopicToOpen<'_>) ->
             "records with repeated or falling numbers are kept and not readable"
         );
     }
+    let mut segments = scan.segments;
     let (current, torn) = match scan.last {
+        // Not one frame is ours: a first write that was torn, or a file from elsewhere. Either way it is kept for whoever looks.
+        Some(last) if last.end.torn && last.end.length == 0 => {
+            let aside = set_aside(&**storage, &last.path)?;
+            tracing::error!(topic = wanted.name, file = base_name(&aside), "a segment without a readable record was set aside");
+            segments.pop();
+            (None, 1)
+        }
         Some(last) => last.settle(wanted.preallocation_bytes)?,
         None => (None, 0),
     };
-    let mut segments = scan.segments;
     if let (Some(segment), Some(current)) = (segments.last_mut(), current.as_ref()) {
         segment.open = Some(Arc::clone(current.file()));
     }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use latent_core::Ticket;
 
 use super::append_file::{AppendFile, Extent};
-use super::directory::{discard, sync_parent, temporary};
+use super::directory::{discard, set_aside, sync_parent, temporary};
 use super::frame::Salt;
 use super::queue::{Cost, Grouping, Lane, Queue};
 use super::recovery::confirm;
@@ -19,6 +19,7 @@ use super::state_scan::{ENTRY_HEADER_BYTES, encode_entry, scan_entries};
 use super::storage::{OpenAs, PathKind, Storage, StorageFile};
 use super::window::Window;
 use super::writer::{Command, StateCommand};
+use crate::error::base_name;
 use crate::{BusError, limits};
 
 /// When an append counts as done.
@@ -159,7 +160,13 @@ impl StateShared {
                 return Err(BusError::Config { problem: format!("state log {name} is not a regular file; remove what lies in its place") });
             }
         };
-        let (extent, torn) = recover(&*file, salt).map_err(failed)?;
+        let (mut file, (mut extent, torn)) = (Arc::clone(&file), recover(&*file, salt).map_err(failed)?);
+        if torn > 0 && extent.length == 0 {
+            // Not one entry is ours: a first write that was torn, or a file from elsewhere. Either way it is kept as it is.
+            let aside = set_aside(storage, &path)?;
+            tracing::error!(log = name, file = base_name(&aside), "a state log without a readable entry was set aside");
+            (file, extent) = (create(storage, &path)?, Extent::default());
+        }
         let length = AtomicU64::new(extent.length);
         let file = Mutex::new(AppendFile::new(file, path.clone(), extent, preallocation_bytes));
         Ok(Self { name: name.to_owned(), path, salt, torn, file, length })
@@ -190,6 +197,9 @@ fn recover(file: &dyn StorageFile, salt: Salt) -> std::io::Result<(Extent, u64)>
     let file_bytes = window.file_bytes();
     let length = scan_entries(&mut window, file_bytes, salt, &mut |_| {})?.length;
     let torn = !window.is_zero_from(length)?;
+    if torn && length == 0 {
+        return Ok((Extent::default(), 1));
+    }
     if torn {
         file.resize(length)?;
     }

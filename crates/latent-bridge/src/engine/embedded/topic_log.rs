@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::append_file::{AppendError, AppendFile, Extent};
 use super::commit::WriteOutcome;
-use super::directory::{segment_name, sync_parent};
+use super::directory::{discard, segment_name, sync_parent};
 use super::rebuild::NextNumbers;
 use super::storage::{OpenAs, Storage};
 use super::topic::{SegmentRef, Topic};
@@ -74,10 +74,10 @@ impl TopicLog {
             let reason = format!("creation of {} failed: {error}; nothing was stored", base_name(&path));
             WriteOutcome::NotStored { reason }
         })?;
-        // A segment whose name is not durable may be gone after a power cut, with everything in it.
+        // A segment whose name is not durable may be gone after a power cut, with everything in it. Nothing is in it yet.
         sync_parent(&*self.storage, &path).map_err(|error| {
-            tracing::error!(topic = self.topic.name, %error, "the name of a new segment could not be made durable");
-            WriteOutcome::Unknown
+            discard(&*self.storage, &path);
+            WriteOutcome::NotStored { reason: format!("the name of a new segment could not be made durable: {error}; nothing was stored") }
         })?;
         if let Some(mut full) = self.current.take() {
             full.trim();

@@ -88,3 +88,36 @@ fn a_short_answer_says_nothing_about_what_came_after_the_question() {
     cycle.handle_pulled(NOW, Ok(vec![Head { offset: Offset(0), content: HeadContent::Event(KeyId(1)) }]));
     assert!(matches!(cycle.poll(NOW), Some(Command::Pull { from: Offset(1), .. })));
 }
+
+#[test]
+fn much_settled_behind_the_first_unsettled_event_does_not_keep_it_from_being_listed() {
+    let mut settled = SettledSet::default();
+    settled.insert_range(Offset(1), Offset(3_000));
+    let mut cycle = Cycle::new(options(1), Remembered { settled, attempts: Vec::new() }, Offset(3_000));
+    assert_eq!(cycle.poll(NOW), Some(Command::Pull { from: Offset(0), heads_max: 8 }));
+    cycle.handle_pulled(NOW, Ok((0..8).map(|offset| Head { offset: Offset(offset), content: HeadContent::Event(KeyId(1)) }).collect()));
+    cycle.grant();
+    assert_eq!(cycle.poll(NOW), Some(Command::Begin { offset: Offset(0), attempt: 1 }));
+    cycle.handle_begun(NOW, Offset(0), Ok(()));
+    cycle.handle_finished(NOW, Offset(0), &ActivationOutcome::Success);
+    assert!(matches!(cycle.poll(NOW), Some(Command::Settle { .. })));
+    cycle.handle_settled(NOW, Offset(0), Ok(()));
+    assert_eq!((cycle.poll(NOW), cycle.snapshot().state, cycle.snapshot().pending), (None, CycleState::Idle, 0));
+}
+
+#[test]
+fn offsets_that_do_not_exist_take_no_room_and_hold_up_nothing() {
+    let mut cycle = Cycle::new(options(1), Remembered::default(), Offset(100));
+    assert!(matches!(cycle.poll(NOW), Some(Command::Pull { .. })));
+    let heads = [40, 70].map(|offset| Head { offset: Offset(offset), content: HeadContent::Event(KeyId(offset)) });
+    cycle.handle_pulled(NOW, Ok(heads.to_vec()));
+    for offset in [40, 70] {
+        cycle.grant();
+        assert_eq!(cycle.poll(NOW), Some(Command::Begin { offset: Offset(offset), attempt: 1 }));
+        cycle.handle_begun(NOW, Offset(offset), Ok(()));
+        cycle.handle_finished(NOW, Offset(offset), &ActivationOutcome::Success);
+        assert!(matches!(cycle.poll(NOW), Some(Command::Settle { .. })));
+        cycle.handle_settled(NOW, Offset(offset), Ok(()));
+    }
+    assert_eq!((cycle.snapshot().state, cycle.snapshot().pending), (CycleState::Idle, 0));
+}

@@ -1,9 +1,10 @@
 //! The lines a node writes about an attempt: how it ended, and what its guest said. The guest's lines are bounded by its budget and
 //! made harmless by the engine.
 
-use latent_core::{ActivationOutcome, BindingId, Offset, Partition, TopicName, UnixMillis};
+use latent_core::{ActivationOutcome, BindingId, MonoTime, Offset, Partition, TopicName, UnixMillis};
 use latent_wasmtime::{LogLevel, LogLine, LogSource};
 
+use super::allowance::LogAllowance;
 use crate::ActivationEnd;
 
 /// Where the lines of guests go, for filters such as `info,guest=debug`.
@@ -26,9 +27,12 @@ pub(super) struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// Writes the guest's lines, then one about the end: of a success for debugging, of anything else for the operator.
-    pub(super) fn log(&self, end: &ActivationEnd) {
+    pub(super) fn log(&self, end: &ActivationEnd, now: MonoTime, allowance: &mut LogAllowance) {
+        if let Some(lines) = allowance.lines_left_out(now) {
+            tracing::warn!(lines, "functions wrote more than the node's log takes; lines were left out");
+        }
         let said = end.report.log.iter().filter(|line| !line.text.trim().is_empty());
-        said.for_each(|line| self.log_guest(end, line));
+        said.filter(|line| allowance.take(now, line.text.len())).for_each(|line| self.log_guest(end, line));
         let (binding, topic, partition, offset) = (self.binding.as_str(), self.topic.as_str(), self.partition.0, self.offset.0);
         let (activation, outcome, attempt) = (end.activation, end.report.outcome.kind(), self.attempt);
         let (fuel, memory_bytes, log_bytes_cut) = (end.report.fuel_used, end.report.memory_bytes_peak, end.report.log_bytes_cut);

@@ -8,6 +8,7 @@ use latent_core::{
     ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, TopicName, UnixMillis, settle_margin,
 };
 
+use super::allowance::LogAllowance;
 use super::log::{Attempt, failure_of};
 use super::{BindingStatus, News, PartitionSpec, Shared};
 use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState};
@@ -24,6 +25,13 @@ pub(super) struct UnitParts {
     pub(super) tenant: usize,
     pub(super) target: InboundTarget,
     pub(super) policy: DeliveryPolicy,
+}
+
+/// The moment an activation's end is looked at, and what may be written about it.
+pub(super) struct At<'a> {
+    pub(super) now: MonoTime,
+    pub(super) unix: UnixMillis,
+    pub(super) allowance: &'a mut LogAllowance,
 }
 
 /// A delivery between its beginning and its settlement.
@@ -191,7 +199,8 @@ impl Unit {
         reservation.ok_or_else(|| SourceError::Unavailable { reason: "the event began without a reservation".to_owned() })
     }
 
-    pub(super) fn take_finished(&mut self, now: MonoTime, unix: UnixMillis, offset: Offset, end: &ActivationEnd, shared: &Shared) {
+    pub(super) fn take_finished(&mut self, at: At<'_>, offset: Offset, end: &ActivationEnd, shared: &Shared) {
+        let At { now, unix, allowance } = at;
         let outcome = &end.report.outcome;
         shared.count_activation(outcome);
         self.last = Some((outcome.kind(), unix));
@@ -216,7 +225,7 @@ impl Unit {
             attempts_max: self.parts.policy.deliveries_max,
             next_attempt_at: next_attempt.map(|at| unix_of(at, now, unix)),
         };
-        attempt.log(end);
+        attempt.log(end, now, allowance);
     }
 
     pub(super) fn take_settled(
