@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use latent_bridge::{BridgeManifest, ManifestError};
+use latent_bridge::{BridgeManifest, BusError, EmbeddedBroker, ManifestError};
 
 use super::draft::EngineDraft;
 use super::problem::Fault;
@@ -97,6 +97,14 @@ impl ManifestRefusal {
         Self { file: path.to_owned(), place: None, problem: error.to_string() }
     }
 
+    fn of_the_engine(path: &Path, error: BusError) -> Self {
+        let problem = match error {
+            BusError::Config { problem } => problem,
+            error => error.to_string(),
+        };
+        Self { file: path.to_owned(), place: None, problem }
+    }
+
     fn of_the_text(path: &Path, error: ManifestError) -> Self {
         let (place, problem) = match error {
             ManifestError::Parse { problem, line, column } => {
@@ -121,5 +129,8 @@ pub(crate) fn read_manifest(path: &Path) -> Result<BridgeManifest, ManifestRefus
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
     file.take(cap.saturating_add(1)).read_to_string(&mut text).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
-    BridgeManifest::from_yaml(&text).map_err(|error| ManifestRefusal::of_the_text(path, error))
+    let manifest = BridgeManifest::from_yaml(&text).map_err(|error| ManifestRefusal::of_the_text(path, error))?;
+    // The only engine there is. What it cannot do is told before anything is started.
+    EmbeddedBroker::check_supported(&manifest).map_err(|error| ManifestRefusal::of_the_engine(path, error))?;
+    Ok(manifest)
 }

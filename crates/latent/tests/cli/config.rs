@@ -48,3 +48,13 @@ fn warnings_are_told_and_stop_nothing() {
     let machine = documents(&env.run(["check", "--json"]).with_status(0)).remove(0);
     assert_eq!((&machine["valid"], &machine["warnings"][0]["kind"]), (&json!(true), &json!("share-cannot-move")));
 }
+
+#[test]
+fn what_the_engine_cannot_do_yet_is_told_by_the_check() {
+    let env = fresh();
+    for (line, field) in [("schema_ref: s.json", "schema_ref"), ("retention: { hot_hours: 1, cold_uri: cold }", "cold_uri")] {
+        env.write("bridge.yaml", format!("manifest_version: 1\nname: demo\ntopics:\n  - name: in\n    partitions: 1\n    {line}\n"));
+        let refused = env.run(["check", "--json"]).with_status(2);
+        assert!(refused.stderr.contains(field) && refused.stderr.contains("not supported"), "{}", refused.stderr);
+    }
+}

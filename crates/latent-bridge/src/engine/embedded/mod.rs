@@ -183,6 +183,14 @@ impl EmbeddedBroker {
         Ok(Self { shared, manifest, torn_records, writer: Some(writer), _lock: lock })
     }
 
+    /// Whether this engine can do everything that a manifest asks for. Provisioning asks too; this is for whoever wants to know before.
+    ///
+    /// # Errors
+    /// [`BusError::Config`] naming topic and field.
+    pub fn check_supported(manifest: &BridgeManifest) -> Result<(), BusError> {
+        provision::check_supported(manifest)
+    }
+
     /// The manifest in force.
     pub fn manifest(&self) -> &BridgeManifest {
         &self.manifest

@@ -26,7 +26,7 @@ fn config(problem: String) -> BusError {
 }
 
 /// Refuses what a manifest may say and this engine cannot do. Ignoring it would lose events or let wrong ones in.
-fn check_supported(manifest: &BridgeManifest) -> Result<(), BusError> {
+pub(super) fn check_supported(manifest: &BridgeManifest) -> Result<(), BusError> {
     manifest.validate()?;
     for topic in &manifest.topics {
         let unsupported = [("schema_ref", topic.schema_ref.is_some()), ("retention.cold_uri", topic.retention.cold_uri.is_some())];
