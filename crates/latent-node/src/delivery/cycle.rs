@@ -18,102 +18,19 @@
 //! Who drives it: call `handle_*`, [`Cycle::grant`] and [`Cycle::stop`] as things happen; after each call drain [`Cycle::poll`] until it
 //! gives `None`, then look at [`Cycle::permits_missing`] and [`Cycle::next_deadline`].
 
+mod command;
+mod snapshot;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use latent_core::{ActivationOutcome, Disposition, MonoTime, Offset};
 
 use super::limits;
-use super::policy::DeliveryPolicy;
 use super::settled::SettledSet;
 use super::source::{Head, HeadContent, KeyId, Remembered, Settlement, SourceError, TerminationReason, rejection_of};
 
-/// What listing an event costs at its source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Intake {
-    /// Listing takes nothing out: events stay in the log until they begin. Only beginning needs a permit.
-    LookAhead,
-    /// Listing takes events out of the source, so no more are pulled than permits are held (T-102).
-    Reserved,
-}
-
-/// How a cycle behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CycleOptions {
-    /// Attempts, delays and parallelism.
-    pub policy: DeliveryPolicy,
-    /// What listing costs.
-    pub intake: Intake,
-    /// Events after the first unsettled one that are looked at.
-    pub window_max: u32,
-}
-
-/// What the driver is to do. Each command is answered by the `handle_*` call named with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
-    /// [`super::Source::pull`]; answered by [`Cycle::handle_pulled`].
-    Pull {
-        /// First offset wanted.
-        from: Offset,
-        /// Most heads wanted.
-        heads_max: u32,
-    },
-    /// [`super::Source::begin`] with one granted permit; answered by [`Cycle::handle_begun`] and, if that was a success, by
-    /// [`Cycle::handle_finished`] when the activation has ended.
-    Begin {
-        /// The event.
-        offset: Offset,
-        /// Which run this is, from 1.
-        attempt: u32,
-    },
-    /// [`super::Source::postpone`]; a note for the next process, not answered.
-    Postpone {
-        /// The event.
-        offset: Offset,
-        /// Runs so far.
-        attempts: u32,
-        /// Milliseconds from now to the next run.
-        delay_millis: u64,
-    },
-    /// [`super::Source::settle`]; answered by [`Cycle::handle_settled`].
-    Settle {
-        /// The event.
-        offset: Offset,
-        /// How.
-        settlement: Settlement,
-    },
-}
-
-/// What a binding does at the moment, in the words of the status document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CycleState {
-    /// Nothing to do.
-    Idle,
-    /// Events wait only for their next attempt.
-    Delayed,
-    /// Events are running, or about to.
-    Busy,
-    /// The window is full: later events wait for the first unsettled ones.
-    Saturated,
-    /// The source cannot do what it is asked.
-    Stalled,
-    /// It was stopped.
-    Stopped,
-}
-
-/// Numbers for the status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CycleSnapshot {
-    /// What it does.
-    pub state: CycleState,
-    /// Events that are not settled, as far as known.
-    pub pending: u64,
-    /// Events begun and not yet settled.
-    pub unacknowledged: u64,
-    /// Events that wait for their next attempt.
-    pub delayed: u64,
-    /// When the earliest of those is due.
-    pub next_attempt: Option<MonoTime>,
-}
+pub use command::{Command, CycleOptions, Intake};
+pub use snapshot::{CycleSnapshot, CycleState};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -351,22 +268,6 @@ impl Cycle {
         timer.into_iter().chain(pull).min()
     }
 
-    /// Numbers for the status.
-    pub fn snapshot(&self) -> CycleSnapshot {
-        let mut unacknowledged = 0;
-        let mut delayed = 0;
-        for entry in self.entries.values() {
-            match entry.state {
-                State::Beginning | State::Running | State::Settling(_) | State::Unsettled(..) => unacknowledged += 1,
-                State::Delayed(_) => delayed += 1,
-                State::Waiting | State::Ready => {}
-            }
-        }
-        let pending = self.known_end.0.saturating_sub(self.cursor.0) + self.entries.len() as u64;
-        let next_attempt = self.timers.iter().find(|(_, offset)| self.is_delayed(*offset)).map(|(at, _)| *at);
-        CycleSnapshot { state: self.state(pending, unacknowledged), pending, unacknowledged, delayed, next_attempt }
-    }
-
     /// Attempts made on an event that is not settled.
     pub fn attempts(&self, offset: Offset) -> u32 {
         self.entries.get(&offset).map_or(0, |entry| entry.attempts)
@@ -377,22 +278,6 @@ impl Cycle {
         match self.entries.get(&offset)?.state {
             State::Delayed(until) => Some(until),
             _ => None,
-        }
-    }
-
-    fn state(&self, pending: u64, unacknowledged: u64) -> CycleState {
-        if self.stopped {
-            CycleState::Stopped
-        } else if self.source_faults > 0 {
-            CycleState::Stalled
-        } else if pending == 0 {
-            CycleState::Idle
-        } else if self.window_used() >= self.options.window_max && self.cursor < self.known_end && self.ready.is_empty() {
-            CycleState::Saturated
-        } else if unacknowledged == 0 && self.ready.is_empty() && !self.wants_pull() && self.pull_open.is_none() {
-            CycleState::Delayed
-        } else {
-            CycleState::Busy
         }
     }
 
@@ -576,10 +461,6 @@ impl Cycle {
         let shift = self.source_faults.min(32);
         self.source_faults = self.source_faults.saturating_add(1);
         limits::SOURCE_BACKOFF_MILLIS.default.saturating_mul(1 << shift).min(limits::SOURCE_BACKOFF_MAX_MILLIS.default)
-    }
-
-    fn is_delayed(&self, offset: Offset) -> bool {
-        matches!(self.entries.get(&offset).map(|entry| entry.state), Some(State::Delayed(_)))
     }
 
     fn is_unsettled(&self, offset: Offset) -> bool {

@@ -1,6 +1,7 @@
 use latent_core::TrapCode;
 
 use super::*;
+use crate::delivery::DeliveryPolicy;
 
 const NOW: MonoTime = MonoTime::ZERO;
 

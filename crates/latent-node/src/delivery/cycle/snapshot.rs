@@ -1,0 +1,75 @@
+//! What a cycle tells people about itself. Read only.
+
+use latent_core::{MonoTime, Offset};
+
+use super::{Cycle, State};
+
+/// What a binding does at the moment, in the words of the status document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CycleState {
+    /// Nothing to do.
+    Idle,
+    /// Events wait only for their next attempt.
+    Delayed,
+    /// Events are running, or about to.
+    Busy,
+    /// The window is full: later events wait for the first unsettled ones.
+    Saturated,
+    /// The source cannot do what it is asked.
+    Stalled,
+    /// It was stopped.
+    Stopped,
+}
+
+/// Numbers for the status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CycleSnapshot {
+    /// What it does.
+    pub state: CycleState,
+    /// Events that are not settled, as far as known.
+    pub pending: u64,
+    /// Events begun and not yet settled.
+    pub unacknowledged: u64,
+    /// Events that wait for their next attempt.
+    pub delayed: u64,
+    /// When the earliest of those is due.
+    pub next_attempt: Option<MonoTime>,
+}
+
+impl Cycle {
+    /// Numbers for the status.
+    pub fn snapshot(&self) -> CycleSnapshot {
+        let mut unacknowledged = 0;
+        let mut delayed = 0;
+        for entry in self.entries.values() {
+            match entry.state {
+                State::Beginning | State::Running | State::Settling(_) | State::Unsettled(..) => unacknowledged += 1,
+                State::Delayed(_) => delayed += 1,
+                State::Waiting | State::Ready => {}
+            }
+        }
+        let pending = self.known_end.0.saturating_sub(self.cursor.0) + self.entries.len() as u64;
+        let next_attempt = self.timers.iter().find(|(_, offset)| self.is_delayed(*offset)).map(|(at, _)| *at);
+        CycleSnapshot { state: self.state(pending, unacknowledged), pending, unacknowledged, delayed, next_attempt }
+    }
+
+    fn state(&self, pending: u64, unacknowledged: u64) -> CycleState {
+        if self.stopped {
+            CycleState::Stopped
+        } else if self.source_faults > 0 {
+            CycleState::Stalled
+        } else if pending == 0 {
+            CycleState::Idle
+        } else if self.window_used() >= self.options.window_max && self.cursor < self.known_end && self.ready.is_empty() {
+            CycleState::Saturated
+        } else if unacknowledged == 0 && self.ready.is_empty() && !self.wants_pull() && self.pull_open.is_none() {
+            CycleState::Delayed
+        } else {
+            CycleState::Busy
+        }
+    }
+
+    fn is_delayed(&self, offset: Offset) -> bool {
+        matches!(self.entries.get(&offset).map(|entry| entry.state), Some(State::Delayed(_)))
+    }
+}
