@@ -35,8 +35,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Runs the node until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// [`CliError::Value`] for an unusable `LATENT_LOG`, [`CliError::NodeRunning`] and [`CliError::Held`] when another process has the data directory, [`CliError::Log`] and [`CliError::Node`] naming the part that could
-/// not be started. Nothing has been delivered then.
+/// [`CliError::Value`] for an unusable `LATENT_LOG`, [`CliError::NodeRunning`] and [`CliError::Held`] when another process has the data
+/// directory, [`CliError::Log`] and [`CliError::Node`] naming the part that could not be started. Nothing has been delivered then.
 pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
     log_to_stderr()?;
     let dir = DataDir::new(&config.node.data_dir);

@@ -211,3 +211,19 @@ fn names_are_plain_tokens() {
         assert!(matches!(broker.state_log(name).map(|_| ()), Err(BusError::Config { .. })), "{name:?}");
     }
 }
+
+#[test]
+fn a_torn_end_is_gone_after_one_opening_so_nothing_later_can_be_mixed_with_it() {
+    let (directory, content) = five();
+    for cut in 1..12 {
+        let mut torn = content[..content.len() - cut].to_vec();
+        // What a half-written page can leave behind the cut.
+        torn.extend_from_slice(&[0xa5; 40]);
+        let copy = with_content(directory.path(), &torn);
+        for (opening, expected) in [(1, 1), (2, 0)] {
+            let (_broker, log) = reopened(copy.path());
+            let (entries, report) = replay(&log);
+            assert_eq!((entries.len(), report.torn), (4, expected), "cut {cut}, opening {opening}");
+        }
+    }
+}

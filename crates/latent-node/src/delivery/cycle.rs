@@ -27,7 +27,7 @@ use latent_core::{ActivationOutcome, Disposition, MonoTime, Offset};
 
 use super::limits;
 use super::settled::SettledSet;
-use super::source::{Head, HeadContent, KeyId, Remembered, Settlement, SourceError, TerminationReason, rejection_of};
+use super::source::{Head, HeadContent, KeyId, Remembered, Settlement, SourceError, TerminationReason};
 
 pub use command::{Command, CycleOptions, Intake};
 pub use snapshot::{CycleSnapshot, CycleState};
@@ -169,23 +169,20 @@ impl Cycle {
         if self.stopped && *outcome == ActivationOutcome::Cancelled {
             return self.take_back_attempt(now, offset);
         }
-        let acknowledged = outcome.disposition() == Disposition::Acknowledge;
+        let disposition = outcome.disposition();
         #[cfg(test)]
-        let acknowledged = acknowledged || self.planted == Some(super::sim::PlantedBug::AcknowledgeFailures);
-        if acknowledged {
-            self.settle(offset, Settlement::Acknowledged);
-        } else if let Some(reason) = rejection_of(outcome) {
-            self.settle(offset, Settlement::Terminated(reason));
-        } else if entry.attempts >= self.options.policy.deliveries_max {
-            self.settle(offset, Settlement::Terminated(TerminationReason::Exhausted));
-        } else {
-            let wished = match outcome.disposition() {
-                Disposition::Retry { delay_millis } => delay_millis,
-                Disposition::Acknowledge | Disposition::Terminate => None,
-            };
-            let delay_millis = self.options.policy.delay_millis(entry.attempts, wished);
-            self.delay(offset, now.plus_millis(delay_millis));
-            self.outbox.push_back(Command::Postpone { offset, attempts: entry.attempts, delay_millis });
+        let disposition = self.planted_disposition(disposition);
+        match disposition {
+            Disposition::Acknowledge => self.settle(offset, Settlement::Acknowledged),
+            Disposition::Terminate => self.settle(offset, Settlement::Terminated(TerminationReason::Rejected)),
+            Disposition::Retry { .. } if entry.attempts >= self.options.policy.deliveries_max => {
+                self.settle(offset, Settlement::Terminated(TerminationReason::Exhausted));
+            }
+            Disposition::Retry { delay_millis: wished } => {
+                let delay_millis = self.options.policy.delay_millis(entry.attempts, wished);
+                self.delay(offset, now.plus_millis(delay_millis));
+                self.outbox.push_back(Command::Postpone { offset, attempts: entry.attempts, delay_millis });
+            }
         }
     }
 
@@ -474,6 +471,13 @@ impl Cycle {
     fn release_if_planted(&mut self, now: MonoTime, offset: Offset) {
         if self.planted == Some(super::sim::PlantedBug::IgnoreKeys) {
             self.release(now, offset);
+        }
+    }
+
+    fn planted_disposition(&self, disposition: Disposition) -> Disposition {
+        match self.planted {
+            Some(super::sim::PlantedBug::AcknowledgeFailures) => Disposition::Acknowledge,
+            _ => disposition,
         }
     }
 

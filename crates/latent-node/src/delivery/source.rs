@@ -1,6 +1,6 @@
 //! What the delivery cycle needs from a place that events come from. Knows no NATS and no file.
 
-use latent_core::{ActivationOutcome, DeliveredEvent, MonoTime, Offset, Ticket, UnixMillis};
+use latent_core::{DeliveredEvent, MonoTime, Offset, Ticket, UnixMillis};
 
 use super::settled::SettledSet;
 
@@ -106,12 +106,4 @@ pub trait Source: Send {
 
     /// Settles the event. A success survives a power cut.
     fn settle(&mut self, offset: Offset, settlement: Settlement) -> Ticket<Result<(), SourceError>>;
-}
-
-/// The reason of a termination that an outcome causes at once.
-pub(super) const fn rejection_of(outcome: &ActivationOutcome) -> Option<TerminationReason> {
-    match outcome.disposition() {
-        latent_core::Disposition::Terminate => Some(TerminationReason::Rejected),
-        latent_core::Disposition::Acknowledge | latent_core::Disposition::Retry { .. } => None,
-    }
 }

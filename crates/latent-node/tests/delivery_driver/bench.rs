@@ -192,22 +192,27 @@ fn service() -> ServiceName {
     ServiceName::parse("service").unwrap()
 }
 
+/// A callable service of the tenant.
+fn publish(catalog: &Catalog, tenant: &str) -> PublicationId {
+    let tenant = TenantId::parse(tenant).unwrap();
+    let publication = NewPublication {
+        service: service(),
+        tenants: BTreeSet::from([tenant.clone()]),
+        contracts: BTreeMap::from([(contract(), BTreeSet::from([handle_function()]))]),
+        digest: ComponentDigest::of(b"component"),
+    };
+    let publication = catalog.add(publication).unwrap();
+    catalog.point_route(RouteKey { tenant, service: service(), route: None }, publication).unwrap();
+    publication
+}
+
 impl Bench {
     /// With `cells` cells and a callable service for each tenant.
     pub(crate) fn new(cells: u32, tenants: &[&str]) -> Self {
         let catalog = Arc::new(Catalog::default());
         let mut publications = BTreeMap::new();
         for tenant in tenants {
-            let tenant = TenantId::parse(tenant).unwrap();
-            let publication = NewPublication {
-                service: service(),
-                tenants: BTreeSet::from([tenant.clone()]),
-                contracts: BTreeMap::from([(contract(), BTreeSet::from([handle_function()]))]),
-                digest: ComponentDigest::of(b"component"),
-            };
-            let publication = catalog.add(publication).unwrap();
-            catalog.point_route(RouteKey { tenant: tenant.clone(), service: service(), route: None }, publication).unwrap();
-            publications.insert(tenant.to_string(), publication);
+            publications.insert((*tenant).to_owned(), publish(&catalog, tenant));
         }
         let backend = Arc::new(Backend::default());
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock(tokio::time::Instant::now()));
@@ -225,6 +230,11 @@ impl Bench {
         })
         .unwrap();
         Self { manager, catalog, backend, publications, clock }
+    }
+
+    /// Points the tenant's route at a fresh publication.
+    pub(crate) fn publish_again(&self, tenant: &str) {
+        publish(&self.catalog, tenant);
     }
 
     pub(crate) fn binding(&self, id: &str, tenant: &str, policy: DeliveryPolicy, source: &MemorySource) -> BindingSpec {

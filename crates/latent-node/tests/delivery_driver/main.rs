@@ -121,6 +121,23 @@ async fn a_revoked_service_leaves_events_waiting_and_says_why_while_others_go_on
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_binding_whose_service_cannot_be_called_asks_again_after_the_refused_wait_and_not_before() {
+    let bench = Bench::new(2, &["acme"]);
+    let source = source(&[("a", "ok")]);
+    let publication = bench.publications["acme"];
+    bench.catalog.revoke(publication, RevocationScope::Whole).unwrap();
+    let driving = bench.drive(vec![bench.binding("t", "acme", DeliveryPolicy::default(), &source)]);
+    bench.until(&driving, |status| status.state == CycleState::Stalled).await;
+    let refused = bench.clock.mono();
+    bench.publish_again("acme");
+    let status = bench.until(&driving, |status| status.acknowledged == 1).await;
+    let waited = bench.clock.mono().since(refused).as_millis();
+    assert!((990..=1_010).contains(&waited), "asked again after {waited} ms");
+    assert_eq!(status.obstacle, None);
+    driving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_log_that_cannot_answer_stalls_the_binding_and_it_goes_on_by_itself() {
     let bench = Bench::new(2, &["acme"]);
     let source = source(&[("a", "ok"), ("a", "ok")]);

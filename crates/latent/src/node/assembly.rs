@@ -77,7 +77,7 @@ pub(super) fn assemble(config: Config, log: Arc<EmbeddedBroker>, runtime: &Handl
     })
     .map_err(|error| part("the activation manager", &error))?;
 
-    let bindings = bindings(&config, &log, &clock, runtime)?;
+    let bindings = bindings(&config, &log, clock.as_ref(), runtime)?;
     let (driver, handle) =
         DeliveryDriver::new(Arc::clone(&manager), clock, bindings).map_err(|error| part("the delivery driver", &error))?;
     log.watch_appends(Arc::new(Wake(handle.clone())));
@@ -176,42 +176,57 @@ fn service_plan(service: &ServiceConfig, provider: &ProviderRef) -> ServicePlan 
     ServicePlan { events: (!topics.is_empty()).then_some(EventBinding { topics }) }
 }
 
-fn bindings(config: &Config, log: &Arc<EmbeddedBroker>, clock: &Arc<dyn Clock>, runtime: &Handle) -> Result<Vec<BindingSpec>, CliError> {
-    let store = DeliveryStore::open(log).map_err(|error| part("the memory of deliveries", &error))?;
-    store.give_up_lost_offsets(log).map_err(|error| part("the memory of deliveries", &error))?;
-    config.triggers.iter().map(|trigger| binding(trigger, log, &store, clock, runtime)).collect()
+/// What all bindings are made with.
+struct BindingParts<'a> {
+    log: &'a Arc<EmbeddedBroker>,
+    store: Arc<DeliveryStore>,
+    clock: &'a dyn Clock,
+    runtime: &'a Handle,
 }
 
-fn binding(
-    trigger: &TriggerConfig,
-    log: &Arc<EmbeddedBroker>,
-    store: &Arc<DeliveryStore>,
-    clock: &Arc<dyn Clock>,
-    runtime: &Handle,
-) -> Result<BindingSpec, CliError> {
-    let failed = |error: &dyn std::fmt::Display| part(&format!("trigger {}", trigger.id), error);
+fn bindings(config: &Config, log: &Arc<EmbeddedBroker>, clock: &dyn Clock, runtime: &Handle) -> Result<Vec<BindingSpec>, CliError> {
+    let failed = |error: &dyn std::fmt::Display| part("the memory of deliveries", error);
+    let store = DeliveryStore::open(log).map_err(|error| failed(&error))?;
+    store.give_up_lost_offsets(log).map_err(|error| failed(&error))?;
+    // All at once, so that a node with many new triggers waits for few syncs.
+    let asked = config.triggers.iter().map(|trigger| lines_of(trigger, log)).collect::<Result<Vec<_>, _>>()?;
+    let mut units = store.declare(&asked.concat()).map_err(|error| failed(&error))?.into_iter();
+    let parts = BindingParts { log, store, clock, runtime };
+    let specs = config.triggers.iter().zip(asked).map(|(trigger, lines)| {
+        let units: Vec<u32> = units.by_ref().take(lines.len()).collect();
+        binding(trigger, lines.into_iter().zip(units), &parts)
+    });
+    Ok(specs.collect())
+}
+
+/// One partition of a trigger's topic, where it starts if it is new, and its end.
+type Line = (UnitKey, StartAt, Offset);
+
+fn lines_of(trigger: &TriggerConfig, log: &EmbeddedBroker) -> Result<Vec<Line>, CliError> {
+    let failed = |error| part(&format!("trigger {}", trigger.id), &error);
     let start = match trigger.start {
         StartPosition::Earliest => StartAt::Earliest,
         StartPosition::Latest => StartAt::Latest,
     };
-    let count = log.partitions(trigger.topic.as_str()).map_err(|error| failed(&error))?;
-    let mut asked = Vec::new();
-    for partition in (0..count).map(Partition) {
-        let (_, end) = log.bounds(trigger.topic.as_str(), partition).map_err(|error| failed(&error))?;
-        asked.push((UnitKey { binding: trigger.id.clone(), topic: trigger.topic.clone(), partition }, start, end));
-    }
-    let units = store.declare(&asked).map_err(|error| failed(&error))?;
-    let mut partitions = Vec::new();
-    for ((key, _, known_end), unit) in asked.into_iter().zip(units) {
-        partitions.push(PartitionSpec {
-            partition: key.partition,
-            remembered: store.remembered(unit, clock.as_ref(), trigger.retry_delay_max_millis),
-            known_end,
-            intake: Intake::LookAhead,
-            source: Box::new(TopicSource::new(Arc::clone(log) as _, Arc::clone(store), key, unit, runtime.clone())),
-        });
-    }
-    Ok(BindingSpec { id: trigger.id.clone(), topic: trigger.topic.clone(), target: target(trigger), policy: policy(trigger), partitions })
+    let count = log.partitions(trigger.topic.as_str()).map_err(failed)?;
+    let line = |partition| {
+        let (_, end) = log.bounds(trigger.topic.as_str(), partition).map_err(failed)?;
+        Ok((UnitKey { binding: trigger.id.clone(), topic: trigger.topic.clone(), partition }, start, end))
+    };
+    (0..count).map(Partition).map(line).collect()
+}
+
+fn binding(trigger: &TriggerConfig, lines: impl Iterator<Item = (Line, u32)>, parts: &BindingParts<'_>) -> BindingSpec {
+    let BindingParts { log, store, clock, runtime } = parts;
+    let partitions = lines.map(|((key, _, known_end), unit)| PartitionSpec {
+        partition: key.partition,
+        remembered: store.remembered(unit, *clock, trigger.retry_delay_max_millis),
+        known_end,
+        intake: Intake::LookAhead,
+        source: Box::new(TopicSource::new(Arc::clone(log) as _, Arc::clone(store), key, unit, (*runtime).clone())),
+    });
+    let partitions = partitions.collect();
+    BindingSpec { id: trigger.id.clone(), topic: trigger.topic.clone(), target: target(trigger), policy: policy(trigger), partitions }
 }
 
 fn target(trigger: &TriggerConfig) -> InboundTarget {

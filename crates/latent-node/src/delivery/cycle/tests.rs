@@ -122,3 +122,61 @@ fn offsets_that_do_not_exist_take_no_room_and_hold_up_nothing() {
     }
     assert_eq!((cycle.snapshot().state, cycle.snapshot().pending), (CycleState::Idle, 0));
 }
+
+/// The first pull of a cycle with this window over many events.
+fn first_pull(window_max: u32) -> u32 {
+    let options = CycleOptions { window_max, ..options(1) };
+    match Cycle::new(options, Remembered::default(), Offset(10_000)).poll(NOW) {
+        Some(Command::Pull { heads_max, .. }) => heads_max,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pull_asks_for_at_most_heads_per_pull() {
+    let edge = u32::try_from(limits::HEADS_PER_PULL.default).unwrap();
+    assert_eq!([edge - 1, edge, edge + 1, u32::MAX].map(first_pull), [edge - 1, edge, edge, edge]);
+}
+
+#[test]
+fn no_event_beyond_the_delivery_window_is_listed_until_the_first_is_settled() {
+    let window = limits::WINDOW.default;
+    let options = CycleOptions { window_max: u32::try_from(window).unwrap(), ..options(1) };
+    let mut cycle = Cycle::new(options, Remembered::default(), Offset(window + 1));
+    let head = |offset| Head { offset: Offset(offset), content: HeadContent::Event(KeyId(0)) };
+    while let Some(Command::Pull { from, heads_max }) = cycle.poll(NOW) {
+        cycle.handle_pulled(NOW, Ok((from.0..from.0 + u64::from(heads_max)).map(head).collect()));
+    }
+    // The first event is ready, so the binding is busy; the event after the window is not listed.
+    assert_eq!(cycle.snapshot().pending, window + 1);
+    cycle.grant();
+    assert_eq!(cycle.poll(NOW), Some(Command::Begin { offset: Offset(0), attempt: 1 }));
+    cycle.handle_begun(NOW, Offset(0), Ok(()));
+    assert_eq!((cycle.poll(NOW), cycle.snapshot().state), (None, CycleState::Saturated));
+    cycle.handle_finished(NOW, Offset(0), &ActivationOutcome::Success);
+    assert!(matches!(cycle.poll(NOW), Some(Command::Settle { .. })));
+    cycle.handle_settled(NOW, Offset(0), Ok(()));
+    assert_eq!(cycle.poll(NOW), Some(Command::Pull { from: Offset(window), heads_max: 1 }));
+}
+
+#[test]
+fn waits_for_a_silent_source_double_up_to_the_longest_and_begin_anew_after_an_answer() {
+    let mut cycle = Cycle::new(options(1), Remembered::default(), Offset(1));
+    let mut now = NOW;
+    let mut waits = Vec::new();
+    for _ in 0..11 {
+        assert!(matches!(cycle.poll(now), Some(Command::Pull { .. })));
+        cycle.handle_pulled(now, Err(SourceError::Unavailable { reason: String::new() }));
+        let at = cycle.next_deadline().unwrap();
+        assert_eq!(cycle.poll(MonoTime::from_micros(at.as_micros() - 1)), None);
+        waits.push(at.since(now).as_millis());
+        now = at;
+    }
+    assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000]);
+    assert!(cycle.poll(now).is_some());
+    cycle.handle_pulled(now, Ok(Vec::new()));
+    cycle.handle_available(Offset(2));
+    assert!(cycle.poll(now).is_some());
+    cycle.handle_pulled(now, Err(SourceError::Unavailable { reason: String::new() }));
+    assert_eq!(cycle.next_deadline(), Some(now.plus_millis(limits::SOURCE_BACKOFF_MILLIS.default)));
+}
