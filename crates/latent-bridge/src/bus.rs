@@ -1,14 +1,18 @@
 //! The contract of a bus: submit and complete, with a blocking façade on top. No engine and no I/O lives here.
 
+mod pages;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, StoredRecord, Ticket, Uid};
+use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, StoredRecord, Ticket, Uid, UnixMillis};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{BusError, StoredEvent, limits};
+use crate::{BusError, MaintenanceReport, StoredEvent, limits};
 
 /// Where an event lies. On the embedded engine the offset is partition-local, on NATS it is the stream sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -66,17 +70,23 @@ pub trait EventBus: Send + Sync {
     /// Publishes one record. A missing uid is minted (UUIDv7). Acknowledged means durable.
     fn submit_record(&self, topic: &str, record: NewRecord) -> Ticket<PublishResult>;
 
-    /// Records with offsets ≥ `offset`, ascending, at most `max`, and no more than an engine's bound on bytes lets through at once. A
-    /// damaged record ends the list before it; when it is the first, the result is [`BusError::Unreadable`]. Only an empty list says
-    /// that there are no more.
+    /// One page: records with offsets ≥ `offset`, ascending, at most `max`, and no more than an engine's bounds let through at once.
+    /// Below the first readable offset it begins there. A damaged record ends the page before it; when it is the first, the result is
+    /// [`BusError::Unreadable`], and reading can go on after it. Only an empty page says that there are no more.
     fn submit_fetch(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>>;
 
     /// Heads of records with offsets ≥ `offset`, ascending, at most `max`; damaged records are listed as such. Fewer than `max`, up to
     /// 1,024, means that there are no more.
     fn submit_heads(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<RecordHead>, BusError>>;
 
-    /// Where the event with this uid lies, or `None` when the topic certainly has none.
-    fn submit_find(&self, topic: &str, key: &str, uid: &Uid) -> Ticket<Result<Option<PublishAck>, BusError>>;
+    /// Where the event that was published with this key and uid lies, or `None` when there certainly is none.
+    ///
+    /// An engine with an index answers from it. Without one, the partition of the key is read where it is called, in pages of
+    /// `limits::FIND_PAGE_RECORDS`, up to the end it has at the call. A damaged record on the way may have been the one: when the uid
+    /// is not found elsewhere, the answer is [`BusError::Unreadable`] naming the first of them.
+    fn submit_find(&self, topic: &str, key: &str, uid: &Uid) -> Ticket<Result<Option<PublishAck>, BusError>> {
+        Ticket::ready(pages::find(self, topic, key, uid))
+    }
 
     /// How many partitions the topic has.
     ///
@@ -95,6 +105,30 @@ pub trait EventBus: Send + Sync {
 
     /// Sets the one watcher of this bus; it replaces an earlier one.
     fn watch_appends(&self, watcher: Arc<dyn AppendWatcher>);
+
+    /// Does what time makes due: expires records that are older than their topic keeps them, and completes archive intents. `now` is
+    /// the wall clock; a time in the past only makes less due.
+    ///
+    /// # Errors
+    /// [`BusError::Io`] and what else stopped the pass as a whole. What concerns one topic or intent stands in the report.
+    fn maintain(&self, now: UnixMillis) -> Result<MaintenanceReport, BusError>;
+
+    /// As [`EventBus::maintain`], with the time in milliseconds since 1970: how many records expired and intents were completed.
+    ///
+    /// # Errors
+    /// See [`EventBus::maintain`].
+    fn maintenance(&self, now_ms: u64) -> Result<u64, BusError> {
+        let report = self.maintain(UnixMillis(now_ms))?;
+        Ok(report.expired_records.saturating_add(report.intents_completed))
+    }
+
+    /// Sets the key that authenticates archive intents. A bus without an archive has no use for one and takes any.
+    ///
+    /// # Errors
+    /// [`BusError::Config`] for a key that protects nothing.
+    fn set_control_key(&self, _key: [u8; 32]) -> Result<(), BusError> {
+        Ok(())
+    }
 
     /// Publishes one record and waits.
     ///
@@ -148,19 +182,27 @@ pub trait EventBus: Send + Sync {
         results
     }
 
-    /// The JSON form of [`EventBus::submit_fetch`], waited for.
+    /// Events in their JSON form, with offsets ≥ `offset`, ascending: `max` of them or as many as there are at the call, whichever is
+    /// less. The list is never shorter than that. It reads page after page, so `max` may be any number, but what it collects is
+    /// bounded by `limits::FETCH_TOTAL_BYTES`.
+    ///
+    /// Below the first readable offset it begins there; at or beyond the end it is empty. A damaged record among those asked for is an
+    /// error that names it. What comes before it is had from [`EventBus::submit_fetch`], or with a `max` that ends before it; what comes
+    /// after it, by asking from the offset after it on.
     ///
     /// # Errors
-    /// [`BusError::UnknownTopic`], [`BusError::OutOfRange`], [`BusError::Unreadable`], [`BusError::Io`].
+    /// [`BusError::UnknownTopic`]; [`BusError::OutOfRange`] for a partition that does not exist, or for more bytes than the bound, when
+    /// fewer records must be asked for; [`BusError::Unreadable`], [`BusError::Io`].
     fn fetch(&self, topic: &str, partition: u32, offset: u64, max: usize) -> Result<Vec<StoredEvent>, BusError> {
-        let records = self.submit_fetch(topic, Partition(partition), Offset(offset), max).wait()?;
-        Ok(records.iter().map(StoredEvent::from).collect())
+        let bytes_max = limits::FETCH_TOTAL_BYTES.default;
+        pages::fetch(self, pages::Wanted { topic, partition: Partition(partition), offset: Offset(offset), count_max: max, bytes_max })
     }
 
-    /// Where the event with this uid lies. `None` is certain.
+    /// [`EventBus::submit_find`], waited for. `None` is certain.
     ///
     /// # Errors
-    /// [`BusError::UnknownTopic`], [`BusError::Io`].
+    /// [`BusError::UnknownTopic`]; [`BusError::Rejected`] for a uid that no event can have; [`BusError::Unreadable`] when a damaged record
+    /// leaves the answer open; [`BusError::Io`].
     fn find_event_by_uid(&self, topic: &str, key: &str, event_uid: &str) -> Result<Option<PublishAck>, BusError> {
         self.submit_find(topic, key, &Uid::parse(event_uid)?).wait()
     }

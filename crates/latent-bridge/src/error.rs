@@ -36,7 +36,7 @@ pub enum BusError {
         /// What is wrong and what to do.
         problem: String,
     },
-    /// A number of the call lies outside what exists.
+    /// A number of the call lies outside what exists, or what it asks for outside a bound.
     #[error("{what} out of range: {problem}")]
     OutOfRange {
         /// Which object, for instance `partition 9`.
@@ -53,6 +53,18 @@ pub enum BusError {
         partition: u32,
         /// The offset.
         offset: u64,
+    },
+    /// An engine answered a read with an offset that was not asked for. Its fault, not the caller's; nothing it answered was used.
+    #[error("{topic}/p{partition}: the engine answered offset {answered} where {asked} was the lowest asked for; report this")]
+    Disordered {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: u32,
+        /// The lowest offset that could be answered.
+        asked: u64,
+        /// The offset answered.
+        answered: u64,
     },
     /// It was certainly not handed over; sending it again is safe.
     #[error("not sent: {reason}")]
@@ -124,6 +136,7 @@ impl BusError {
             Self::UnknownTopic { .. } | Self::Conflict { .. } | Self::Config { .. } | Self::OutOfRange { .. } | Self::Serde { .. } => true,
             Self::Rejected { permanent, .. } => *permanent,
             Self::Unreadable { .. }
+            | Self::Disordered { .. }
             | Self::NotSent { .. }
             | Self::Uncertain { .. }
             | Self::InUse { .. }
@@ -144,6 +157,7 @@ impl BusError {
             Self::Config { .. } => "config",
             Self::OutOfRange { .. } => "out-of-range",
             Self::Unreadable { .. } => "unreadable",
+            Self::Disordered { .. } => "disordered",
             Self::NotSent { .. } => "not-sent",
             Self::Uncertain { .. } => "uncertain",
             Self::InUse { .. } => "in-use",
@@ -196,6 +210,7 @@ mod tests {
             (BusError::OutOfRange { what: text(), problem: text() }, true),
             (BusError::Serde { problem: text() }, true),
             (BusError::Unreadable { topic: text(), partition: 0, offset: 0 }, false),
+            (BusError::Disordered { topic: text(), partition: 0, asked: 1, answered: 0 }, false),
             (BusError::NotSent { reason: text() }, false),
             (BusError::Uncertain { uid, cause: UncertainCause::Storage }, false),
             (BusError::InUse { directory: text(), holder: text() }, false),
@@ -209,7 +224,8 @@ mod tests {
         for (error, permanent) in table {
             assert_eq!(error.is_permanent(), permanent, "{error:?}");
             assert_eq!(error.is_uncertain(), error.kind() == "uncertain");
-            assert!(!error.to_string().contains('/') || matches!(error, BusError::Unreadable { .. }), "{error}");
+            let names_a_place = matches!(error, BusError::Unreadable { .. } | BusError::Disordered { .. });
+            assert!(names_a_place || !error.to_string().contains('/'), "{error}");
             assert!(kinds.insert(error.kind()), "{} stands for two faults", error.kind());
         }
         assert!(!rejected(false).is_permanent());

@@ -6,12 +6,16 @@ mod bus;
 mod engine;
 mod error;
 pub mod limits;
+mod maintenance;
 pub mod manifest;
+mod schema;
 mod stored_event;
 
 pub use bus::{AppendWatcher, EventBus, HeadContent, PublishAck, PublishResult, RecordHead};
 pub use engine::embedded;
 pub use engine::embedded::EmbeddedBroker;
 pub use error::BusError;
+pub use maintenance::MaintenanceReport;
 pub use manifest::{BridgeManifest, MANIFEST_VERSION, ManifestError, RetentionSpec, TopicSpec};
+pub use schema::TopicSchema;
 pub use stored_event::StoredEvent;

@@ -22,7 +22,7 @@ pub const CONTROL_FILE_BYTES: Limit = Limit {
     default: 1_048_576,
     min: 1_048_576,
     max: 1_048_576,
-    bounds: "manifest, format, lock or watermark file of a data directory",
+    bounds: "manifest, format, lock, watermark or schema file",
 };
 /// Commands waiting for the writer.
 pub const QUEUE_RECORDS: Limit = Limit {
@@ -87,6 +87,24 @@ pub const SEGMENT_BYTES: Limit = Limit {
     max: 1_073_741_824,
     bounds: "one segment file; a group that does not fit starts the next segment",
 };
+/// Records of one segment.
+pub const SEGMENT_RECORDS: Limit = Limit {
+    name: "log_segment_records",
+    unit: "count",
+    default: 524_288,
+    min: 1,
+    max: 8_388_608,
+    bounds: "records of one segment, about 50 bytes of memory each while it is written; a group that does not fit starts the next segment",
+};
+/// Full segments with open files.
+pub const OPEN_SEGMENTS: Limit = Limit {
+    name: "open_segments",
+    unit: "count",
+    default: 32,
+    min: 1,
+    max: 4_096,
+    bounds: "full segments of a data directory whose two files are kept open for reading",
+};
 /// Zeros written ahead of the log's end.
 pub const PREALLOCATION_BYTES: Limit = Limit {
     name: "log_preallocation_bytes",
@@ -113,6 +131,24 @@ pub const FETCH_BYTES: Limit = Limit {
     min: 1,
     max: 268_435_456,
     bounds: "bytes that one read returns; the first record is returned whatever its size",
+};
+/// Bytes of all pages of one `fetch`.
+pub const FETCH_TOTAL_BYTES: Limit = Limit {
+    name: "fetch_total_bytes",
+    unit: "bytes",
+    default: 268_435_456,
+    min: 268_435_456,
+    max: 268_435_456,
+    bounds: "payloads, keys, attributes and other texts that one call of `fetch` collects, and 256 bytes for each event",
+};
+/// Records of one page of a lookup without an index (B-003).
+pub const FIND_PAGE_RECORDS: Limit = Limit {
+    name: "find_page_records",
+    unit: "count",
+    default: 1_024,
+    min: 1_024,
+    max: 1_024,
+    bounds: "records read at a time when a uid is looked up on an engine without an index",
 };
 /// State logs open at once.
 pub const STATE_LOGS: Limit =
@@ -160,6 +196,79 @@ pub const RAISED_OFFSETS: Limit = Limit {
     max: 16_777_216,
     bounds: "offsets of one partition that are given up at once because another file of the store has seen them",
 };
+/// Memory of the uid index.
+pub const UID_FILTER_BYTES: Limit = Limit {
+    name: "uid_filter_bytes",
+    unit: "bytes",
+    default: 67_108_864,
+    min: 0,
+    max: 4_294_967_296,
+    bounds: "filters of the uid index in memory, over all topics; what has no room is looked up on disk",
+};
+/// Runs merged at once.
+pub const UID_MERGE_RUNS: Limit = Limit {
+    name: "uid_merge_runs",
+    unit: "count",
+    default: 4,
+    min: 4,
+    max: 4,
+    bounds: "neighbouring runs of the uid index that are merged into one, and so about how many of one level there are",
+};
+
+/// Levels of a schema's document.
+pub const SCHEMA_DEPTH: Limit =
+    Limit { name: "schema_depth", unit: "count", default: 64, min: 1, max: 64, bounds: "levels of JSON of one topic's schema" };
+/// Regular expressions of a schema.
+pub const SCHEMA_PATTERNS: Limit =
+    Limit { name: "schema_patterns", unit: "count", default: 256, min: 0, max: 256, bounds: "regular expressions of one topic's schema" };
+/// Memory of one compiled regular expression.
+pub const SCHEMA_PATTERN_BYTES: Limit = Limit {
+    name: "schema_pattern_bytes",
+    unit: "bytes",
+    default: 1_048_576,
+    min: 1_048_576,
+    max: 1_048_576,
+    bounds: "memory of one compiled regular expression of a schema",
+};
+/// Subschemas inside one another, which is how deep the stack goes.
+pub const SCHEMA_RECURSION: Limit = Limit {
+    name: "schema_recursion",
+    unit: "count",
+    default: 1_024,
+    min: 1,
+    max: 1_024,
+    bounds: "subschemas inside one another while an event is checked",
+};
+/// Estimated work of one check.
+pub const SCHEMA_STEPS: Limit = Limit {
+    name: "schema_steps",
+    unit: "count",
+    default: 33_554_432,
+    min: 1,
+    max: 33_554_432,
+    bounds: "estimated steps of checking one event against its topic's schema",
+};
+/// Estimated work up to which every violation is looked for.
+pub const SCHEMA_REPORT_STEPS: Limit = Limit {
+    name: "schema_report_steps",
+    unit: "count",
+    default: 131_072,
+    min: 1,
+    max: 131_072,
+    bounds: "estimated steps of a check up to which a refusal tells more than one violation",
+};
+/// Violations that a refusal tells (B-025).
+pub const SCHEMA_VIOLATIONS: Limit = Limit {
+    name: "schema_violations",
+    unit: "count",
+    default: 3,
+    min: 3,
+    max: 3,
+    bounds: "violations of a schema that a refusal tells; the others are counted",
+};
+/// Text of one violation.
+pub const SCHEMA_VIOLATION_BYTES: Limit =
+    Limit { name: "schema_violation_bytes", unit: "bytes", default: 256, min: 256, max: 256, bounds: "text of one violation of a schema" };
 
 /// Every limit of this crate.
 pub const ALL: &[Limit] = &[
@@ -175,9 +284,13 @@ pub const ALL: &[Limit] = &[
     GROUP_RECORDS,
     GROUP_BYTES,
     SEGMENT_BYTES,
+    SEGMENT_RECORDS,
+    OPEN_SEGMENTS,
     PREALLOCATION_BYTES,
     FETCH_RECORDS,
     FETCH_BYTES,
+    FETCH_TOTAL_BYTES,
+    FIND_PAGE_RECORDS,
     STATE_LOGS,
     STATE_LOG_NAME_BYTES,
     STATE_ENTRY_BYTES,
@@ -185,6 +298,16 @@ pub const ALL: &[Limit] = &[
     BATCH_IN_FLIGHT,
     BATCH_IN_FLIGHT_BYTES,
     RAISED_OFFSETS,
+    UID_FILTER_BYTES,
+    UID_MERGE_RUNS,
+    SCHEMA_DEPTH,
+    SCHEMA_PATTERNS,
+    SCHEMA_PATTERN_BYTES,
+    SCHEMA_RECURSION,
+    SCHEMA_STEPS,
+    SCHEMA_REPORT_STEPS,
+    SCHEMA_VIOLATIONS,
+    SCHEMA_VIOLATION_BYTES,
 ];
 
 #[cfg(test)]

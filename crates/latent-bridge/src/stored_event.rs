@@ -32,15 +32,21 @@ pub struct StoredEvent {
 }
 
 impl From<&StoredRecord> for StoredEvent {
-    /// A payload is shown as JSON when its media type says JSON and it parses, within the parser's depth of 128.
     fn from(stored: &StoredRecord) -> Self {
-        let record = &stored.record;
+        stored.clone().into()
+    }
+}
+
+impl From<StoredRecord> for StoredEvent {
+    /// A payload is shown as JSON when its media type says JSON and it parses, within the parser's depth of 128.
+    fn from(stored: StoredRecord) -> Self {
+        let record = stored.record;
         let parsed = record.media_type.is_json().then(|| serde_json::from_slice(&record.payload).ok()).flatten();
         Self {
             partition: stored.partition.0,
             offset: stored.offset.0,
             uid: record.uid.as_str().to_owned(),
-            key: record.key.clone(),
+            key: record.key,
             stored_at: record.stored_at.0,
             media_type: record.media_type.as_str().to_owned(),
             attributes: record.attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),

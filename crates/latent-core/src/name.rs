@@ -169,8 +169,10 @@ impl MediaType {
 
     /// True for `application/json` and structured `+json` types, parameters ignored, compared without case.
     pub fn is_json(&self) -> bool {
-        let essence = self.0.split(';').next().unwrap_or_default().to_ascii_lowercase();
-        essence == "application/json" || (essence.contains('/') && essence.ends_with("+json"))
+        let essence = self.0.split(';').next().unwrap_or_default();
+        let suffix = essence.len().checked_sub("+json".len()).and_then(|at| essence.get(at..));
+        essence.eq_ignore_ascii_case("application/json")
+            || (essence.contains('/') && suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case("+json")))
     }
 }
 

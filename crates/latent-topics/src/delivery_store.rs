@@ -26,6 +26,9 @@ pub enum StartAt {
     Earliest,
     /// With the next event that is appended.
     Latest,
+    /// With the event at this offset. As [`StartAt::Earliest`] when it is the first one that is kept, and then what had expired before
+    /// is none of the binding's events.
+    At(Offset),
 }
 
 /// See the module.
@@ -108,6 +111,7 @@ impl DeliveryStore {
             let start = match start {
                 StartAt::Earliest => Offset(0),
                 StartAt::Latest => *end,
+                StartAt::At(offset) => *offset,
             };
             let entry = Entry::Unit { unit, start, key: key.clone() };
             inner.state.apply(entry.clone())?;
@@ -166,6 +170,19 @@ impl DeliveryStore {
     pub(crate) fn settle(&self, unit: u32, offset: Offset) -> Written {
         let end = Offset(offset.0.saturating_add(1));
         self.write(Entry::Settled { unit, first: offset, end }, Durability::Synced)
+    }
+
+    /// Forgets what is below `first`, where everything has expired. Survives a kill of the process; after a power cut it is noted again.
+    pub(crate) fn forget_expired(&self, unit: u32, first: Offset) {
+        let known = self.lock().state.unit(unit).is_none_or(|state| state.settled.floor() >= first);
+        if !known {
+            let expired = Entry::Settled { unit, first: Offset(0), end: first };
+            self.write(expired, Durability::Written).on_ready(move |answer| {
+                if let Err(error) = answer {
+                    tracing::warn!(unit, %first, %error, "it could not be noted which events have expired; the next start notes it");
+                }
+            });
+        }
     }
 
     fn write(&self, entry: Entry, durability: Durability) -> Written {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use latent_bridge::{BusError, EventBus, HeadContent as BusHead, RecordHead};
 use latent_core::{DeliveredEvent, Offset, StoredRecord, Ticket, UnixMillis};
-use latent_node::delivery::{Head, HeadContent, KeyId, Postponement, Settlement, Source, SourceError};
+use latent_node::delivery::{Head, HeadContent, KeyId, Listing, Postponement, Settlement, Source, SourceError};
 use tokio::runtime::Handle;
 
 use crate::{DeliveryStore, UnitKey};
@@ -33,11 +33,34 @@ impl TopicSource {
         match records {
             Ok(mut records) => match records.pop().filter(|stored| stored.offset == offset) {
                 Some(stored) => Ok(self.delivered(stored, attempt)),
-                None => Err(SourceError::Undecodable),
+                None => Err(self.why_missing(offset)),
             },
-            Err(BusError::Unreadable { .. }) => Err(SourceError::Undecodable),
+            Err(BusError::Unreadable { .. }) => Err(self.why_missing(offset)),
             Err(error) => Err(unavailable(&error)),
         }
+    }
+
+    /// A read below the first event that is kept begins with that one, whatever it is.
+    fn why_missing(&self, offset: Offset) -> SourceError {
+        match self.first() {
+            Ok(first) if offset < first => SourceError::Expired { first },
+            Ok(_) => SourceError::Undecodable,
+            Err(error) => unavailable(&error),
+        }
+    }
+
+    fn list(&self, from: Offset, heads_max: u32) -> Result<Listing, BusError> {
+        let heads = self.bus.submit_heads(self.key.topic.as_str(), self.key.partition, from, heads_max as usize).wait()?;
+        let heads = heads.iter().map(|record| head(record, &self.hasher)).collect();
+        // Asked last, so that nothing that the heads leave out because it expired is above it.
+        Ok(Listing { heads, first: self.first()? })
+    }
+
+    /// The first event that is kept. What lies below is written down as done with.
+    fn first(&self) -> Result<Offset, BusError> {
+        let (first, _) = self.bus.bounds(self.key.topic.as_str(), self.key.partition)?;
+        self.store.forget_expired(self.unit, first);
+        Ok(first)
     }
 
     fn delivered(&self, stored: StoredRecord, attempt: u32) -> DeliveredEvent {
@@ -58,13 +81,11 @@ impl TopicSource {
 }
 
 impl Source for TopicSource {
-    fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Vec<Head>, SourceError>> {
-        let (bus, key, hasher) = (Arc::clone(&self.bus), self.key.clone(), self.hasher.clone());
+    fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Listing, SourceError>> {
         let (ticket, completer) = Ticket::pair(Err(stopping()));
+        let source = self.clone();
         self.runtime.spawn_blocking(move || {
-            let heads = bus.submit_heads(key.topic.as_str(), key.partition, from, heads_max as usize).wait();
-            let heads = heads.map(|heads| heads.iter().map(|record| head(record, &hasher)).collect());
-            completer.complete(heads.map_err(|error| unavailable(&error)));
+            completer.complete(source.list(from, heads_max).map_err(|error| unavailable(&error)));
         });
         ticket
     }

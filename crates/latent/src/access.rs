@@ -8,15 +8,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use latent_bridge::embedded::EngineOptions;
-use latent_bridge::{BusError, EmbeddedBroker, EventBus};
+use latent_bridge::embedded::TopicStatistics;
+use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
+use latent_core::SystemClock;
 use latent_topics::{DeliveryStore, TopicsError};
 use tokio::runtime::Runtime;
 
 use crate::control::{Answer, ControlClient, ControlError, ControlTarget, Fault, NodeInfo, NodeSummary, Request, TriggerStatus, answer};
 use crate::data_dir::DataDir;
+use crate::engine::engine_options;
 use crate::error::{CliError, Existence};
 use crate::limits;
+use crate::maintenance::Maintainer;
 
 const REACHING: &str = "reaching the running node";
 /// How often a starting node is looked for.
@@ -134,7 +137,7 @@ pub(crate) fn unexpected(doing: &str) -> CliError {
 
 /// Opens the log as a node would: offsets that deliveries know and the log has lost must not be given to what is published here.
 fn open_log(dir: &Path, holder: &str) -> Result<EmbeddedBroker, BusError> {
-    let log = EmbeddedBroker::open_with(dir, EngineOptions { holder: holder.to_owned(), ..EngineOptions::default() })?;
+    let log = EmbeddedBroker::open_with(dir, engine_options(holder, None))?;
     let given_up = DeliveryStore::open_existing(&log).and_then(|store| Ok(store.map_or(Ok(()), |store| store.give_up_lost_offsets(&log))?));
     match given_up {
         Ok(()) => Ok(log),
@@ -176,7 +179,9 @@ fn no_permission(dir: &Path, reason: String) -> CliError {
 impl OpenDirectory {
     fn new(log: EmbeddedBroker, stopped: StoppedStatus<'_>) -> Result<Self, CliError> {
         let statuses = stopped(&log)?;
-        let target = Arc::new(StoppedNode { log: Arc::new(log), statuses });
+        let log = Arc::new(log);
+        let maintainer = Maintainer::new(Arc::clone(&log) as _, Arc::new(SystemClock::start()));
+        let target = Arc::new(StoppedNode { log, maintainer, statuses });
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.map_err(|error| CliError::Node {
             what: "the command could not be started".to_owned(),
@@ -190,6 +195,7 @@ impl OpenDirectory {
 /// A node that is not running, for whoever asks its directory.
 struct StoppedNode {
     log: Arc<EmbeddedBroker>,
+    maintainer: Maintainer,
     statuses: Vec<TriggerStatus>,
 }
 
@@ -209,6 +215,14 @@ impl ControlTarget for StoppedNode {
 
     fn node_summary(&self) -> NodeSummary {
         NodeSummary::default()
+    }
+
+    fn statistics(&self) -> Vec<TopicStatistics> {
+        self.log.statistics()
+    }
+
+    fn maintain(&self) -> Result<MaintenanceReport, BusError> {
+        self.maintainer.run()
     }
 }
 

@@ -142,7 +142,8 @@ pub(crate) fn usage_error(error: &clap::Error, words: impl IntoIterator<Item = S
 }
 
 /// Words that people type where they do not stand, and the command they belong to.
-const MISPLACED: &[(&str, &[&str])] = &[("bus", &["provision", "topics", "publish", "fetch", "find", "tail"]), ("trigger", &["status"])];
+const MISPLACED: &[(&str, &[&str])] =
+    &[("bus", &["provision", "topics", "publish", "fetch", "find", "tail", "stats", "maintain"]), ("trigger", &["status"])];
 
 /// A command that is part of another one.
 fn misplaced(error: &clap::Error) -> Option<CliError> {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::commands::bus::{Repetition, SentCounts};
 use crate::commands::new::ProjectError;
 use crate::config::ConfigError;
-use crate::control::{ControlError, Fault};
+use crate::control::{ControlError, Fault, Maintained};
 use crate::exit::ExitStatus;
 
 /// Why a command failed.
@@ -141,7 +141,7 @@ pub(crate) enum CliError {
         reason: String,
     },
     /// A bulk publication in which not every event was stored. The events were told one by one.
-    #[error("{refused} of {events} events were refused and {uncertain} are uncertain", refused = counts.refused, events = counts.events(), uncertain = counts.uncertain)]
+    #[error("{}", incomplete(counts))]
     Incomplete {
         /// What became of the events.
         counts: SentCounts,
@@ -149,6 +149,21 @@ pub(crate) enum CliError {
         repetition: Repetition,
         /// The last line that was read and why no further one was.
         stopped: Option<(u64, String)>,
+    },
+    /// A maintenance that left something undone. What it did was told.
+    #[error("the maintenance is incomplete")]
+    Unmaintained {
+        /// What it did and left.
+        done: Maintained,
+    },
+    /// The node got a request that changes something, and no answer came.
+    #[error("{doing} may have happened")]
+    Unanswered {
+        /// What was asked for.
+        doing: String,
+        /// What hid the answer.
+        #[source]
+        source: ControlError,
     },
     /// No project could be made.
     #[error(transparent)]
@@ -180,8 +195,34 @@ pub(crate) enum Existence {
     NotThere,
 }
 
+/// Without a refused or uncertain event, it is the end of the file that is missing.
+fn incomplete(counts: &SentCounts) -> String {
+    match (counts.refused, counts.uncertain) {
+        (0, 0) => format!("the publication stopped after {} events", counts.events()),
+        (refused, uncertain) => format!("{refused} of {} events were refused and {uncertain} are uncertain", counts.events()),
+    }
+}
+
 /// Topics that an error names at most.
 const TOPICS_NAMED_MAX: usize = 8;
+
+/// What a maintenance left undone, and why.
+pub(crate) fn incomplete_maintenance(done: &Maintained) -> String {
+    let mut parts = Vec::new();
+    let named: Vec<_> = done.skipped_topics.iter().take(TOPICS_NAMED_MAX).map(|topic| format!("{topic:?}")).collect();
+    match (done.skipped_topics.len(), done.skipped_topics.len().saturating_sub(TOPICS_NAMED_MAX)) {
+        (0, _) => {}
+        (1, _) => parts.push(format!("topic {} refuses writes since one of them failed", named.join(", "))),
+        (_, 0) => parts.push(format!("topics {} refuse writes since one of them failed", named.join(", "))),
+        (_, more) => parts.push(format!("topics {} and {more} more refuse writes since one of them failed", named.join(", "))),
+    }
+    match done.unremoved_files {
+        0 => {}
+        1 => parts.push("1 file could not be removed".to_owned()),
+        files => parts.push(format!("{files} files could not be removed")),
+    }
+    parts.join("; ")
+}
 
 impl CliError {
     /// The name used in machine-readable output and `docs/errors.md`.
@@ -195,7 +236,8 @@ impl CliError {
             Self::NodeRunning { .. } => "node-running",
             Self::NoPermission { .. } => "no-permission",
             Self::NotProvisioned { .. } => "not-provisioned",
-            Self::Control { source, .. } => source.kind(),
+            Self::Control { source, .. } | Self::Unanswered { source, .. } => source.kind(),
+            Self::Unmaintained { .. } => "maintenance-incomplete",
             Self::Log { fault, .. } | Self::Damaged { fault, .. } => &fault.kind,
             Self::UnknownTopic { .. } => "unknown-topic",
             Self::NotFound { .. } => "not-found",
@@ -214,12 +256,14 @@ impl CliError {
             Self::Usage { .. } | Self::Config(_) | Self::Manifest { .. } | Self::NotBuilt { .. } | Self::Value { .. } => ExitStatus::Wrong,
             Self::Project(ProjectError::Name { .. } | ProjectError::NotEmpty(_)) => ExitStatus::Wrong,
             Self::Project(ProjectError::Write { .. }) => ExitStatus::Failed,
+            Self::Unanswered { .. } => ExitStatus::Uncertain,
             Self::Log { fault, .. } if fault.uncertain => ExitStatus::Uncertain,
             Self::Incomplete { counts, .. } if counts.uncertain > 0 => ExitStatus::Uncertain,
             Self::Log { .. }
             | Self::Damaged { .. }
             | Self::UnknownTopic { .. }
             | Self::Incomplete { .. }
+            | Self::Unmaintained { .. }
             | Self::Held { .. }
             | Self::NodeRunning { .. }
             | Self::NoPermission { .. }
@@ -246,7 +290,8 @@ impl CliError {
             Self::Held { holder, .. } => holder.clone(),
             Self::NodeRunning { name, .. } => format!("node {name:?} answers on its control socket"),
             Self::NotProvisioned { .. } => "no node was started on it yet, so it holds no topics".to_owned(),
-            Self::Control { source, .. } => source.to_string(),
+            Self::Control { source, .. } | Self::Unanswered { source, .. } => source.to_string(),
+            Self::Unmaintained { done } => incomplete_maintenance(done),
             Self::Log { fault, .. } | Self::Damaged { fault, .. } => fault.message.clone(),
             Self::UnknownTopic { declared, .. } => declared_topics(declared),
             Self::NotFound { .. } => "the log was asked and knows no such uid".to_owned(),
@@ -271,6 +316,8 @@ impl CliError {
             Self::NoPermission { existence: Existence::NotThere, .. } => "choose a data_dir that you may write".to_owned(),
             Self::NotProvisioned { .. } => "start the node (`latent run -c FILE`), or run `latent bus provision`".to_owned(),
             Self::Control { source, .. } => source.next_step().to_owned(),
+            Self::Unanswered { .. } => "see whether the node still runs and run it again: what was done is not done twice".to_owned(),
+            Self::Unmaintained { .. } => "look at the disk and the node's log, start the node again, then run it once more".to_owned(),
             Self::Log { fault, .. } => next_of(fault),
             Self::Damaged { partition, continue_at, .. } => {
                 format!("run it again with --partition {partition} --offset {continue_at} to read on after it")

@@ -32,6 +32,15 @@ pub(crate) const DRAIN_MILLIS: Limit = Limit {
     max: 600_000,
     bounds: "time a stopping node waits for running activations",
 };
+/// Seconds between two maintenances.
+pub(crate) const MAINTENANCE_INTERVAL_SECONDS: Limit = Limit {
+    name: "maintenance_interval_seconds",
+    unit: "s",
+    default: 60,
+    min: 1,
+    max: 86_400,
+    bounds: "time from the end of one maintenance of a node's log to the begin of the next",
+};
 
 /// Bytes of a Unix socket's path.
 pub(crate) const SOCKET_PATH_BYTES: Limit =
@@ -93,6 +102,9 @@ pub(crate) const NODE_START_MILLIS: Limit = Limit {
 /// Statuses in one answer.
 pub(crate) const STATUS_PAGE: Limit =
     Limit { name: "status_page", unit: "count", default: 512, min: 1, max: 512, bounds: "trigger statuses in one answer" };
+/// Partitions in one answer.
+pub(crate) const STATISTICS_PAGE: Limit =
+    Limit { name: "statistics_page", unit: "count", default: 4_096, min: 1, max: 4_096, bounds: "partitions of `bus stats` in one answer" };
 /// Characters of the last error in a status.
 pub(crate) const STATUS_TEXT_CHARS: Limit = Limit {
     name: "status_text_chars",
@@ -107,9 +119,9 @@ pub(crate) const STATUS_TEXT_CHARS: Limit = Limit {
 pub(crate) const PUBLISH_BATCH_RECORDS: Limit = Limit {
     name: "publish_batch_records",
     unit: "count",
-    default: 256,
+    default: 1_024,
     min: 1,
-    max: 256,
+    max: 1_024,
     bounds: "records one bulk publication hands over before it waits for their results",
 };
 /// Payload bytes of one batch.
@@ -120,6 +132,15 @@ pub(crate) const PUBLISH_BATCH_BYTES: Limit = Limit {
     min: 524_288,
     max: 1_048_576,
     bounds: "keys and payloads one bulk publication hands over before it waits, unless a single record is larger",
+};
+/// Characters of the reason for which an event was refused.
+pub(crate) const FAULT_TEXT_CHARS: Limit = Limit {
+    name: "fault_text_chars",
+    unit: "chars",
+    default: 500,
+    min: 500,
+    max: 500,
+    bounds: "text of the reason why one event of a bulk publication was not stored",
 };
 /// Time a bulk publication waits for a busy log.
 pub(crate) const BUSY_WAIT_MILLIS: Limit = Limit {
@@ -149,6 +170,7 @@ pub(crate) const ALL: &[Limit] = &[
     CONFIG_FILE_BYTES,
     BINDINGS,
     DRAIN_MILLIS,
+    MAINTENANCE_INTERVAL_SECONDS,
     SOCKET_PATH_BYTES,
     CONTROL_LINE_BYTES,
     CONTROL_CONNECTIONS,
@@ -157,9 +179,11 @@ pub(crate) const ALL: &[Limit] = &[
     CONTROL_GREETING_MILLIS,
     NODE_START_MILLIS,
     STATUS_PAGE,
+    STATISTICS_PAGE,
     STATUS_TEXT_CHARS,
     PUBLISH_BATCH_RECORDS,
     PUBLISH_BATCH_BYTES,
+    FAULT_TEXT_CHARS,
     BUSY_WAIT_MILLIS,
     FETCH_PAGE_RECORDS,
     FETCH_PAGE_BYTES,

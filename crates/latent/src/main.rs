@@ -1,7 +1,7 @@
 //! The `latent` command: a node, and everything a person does with one.
 //!
 //! `cli` has the words, `commands` one file for each, `config` the settings, `control` the talk with a running node, `access` the way
-//! to the data, `node` the assembly that `latent run` starts. How a command ends is decided in `error` and `exit` alone.
+//! to the data, `engine` how it is opened, `maintenance` how it is kept in order, `node` the assembly that `latent run` starts. How a command ends is decided in `error` and `exit` alone.
 
 mod access;
 mod cli;
@@ -9,9 +9,11 @@ mod commands;
 mod config;
 mod control;
 mod data_dir;
+mod engine;
 mod error;
 mod exit;
 mod limits;
+mod maintenance;
 mod node;
 mod output;
 mod stop;

@@ -1,16 +1,16 @@
 //! Assembles a node from a configuration and runs it until it is told to stop.
 //!
-//! `assembly` makes the parts, `reports` says what they do. The order of starting: log, components, bindings, driver, control socket;
+//! `assembly` makes the parts, `reports` says what they do, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
 //! of stopping: nothing new is begun, what runs may end within the drain limit, what does not is stopped and stays unsettled, then the
 //! socket closes and the log is released.
 
 mod assembly;
+mod maintenance;
 mod reports;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use latent_bridge::embedded::EngineOptions;
 use latent_bridge::{BusError, EmbeddedBroker};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,13 +20,14 @@ use crate::access::{Access, log_error};
 use crate::config::{Config, EngineConfig};
 use crate::control::{ControlServer, ControlSocket};
 use crate::data_dir::DataDir;
+use crate::engine::engine_options;
 use crate::error::CliError;
 use crate::limits;
 use crate::output::Output;
 use assembly::Assembly;
 pub(crate) use reports::stopped_status;
 
-/// How long clients may take to read their last answers.
+/// How long clients may take to read their last answers, and a maintenance to end.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// How often a directory that is in use is tried again.
@@ -67,11 +68,10 @@ pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
 
 /// Opens the log. A short command may have the directory at this moment, so it is tried for a while.
 fn open_log(config: &Config, dir: &DataDir) -> Result<EmbeddedBroker, CliError> {
-    let EngineConfig::Embedded { manifest, .. } = &config.engine;
+    let EngineConfig::Embedded { manifest, manifest_path, .. } = &config.engine;
     let give_up = Instant::now() + Duration::from_millis(limits::NODE_START_MILLIS.default);
     loop {
-        let options = EngineOptions { holder: "latent run".to_owned(), ..EngineOptions::default() };
-        match EmbeddedBroker::open_or_apply_with(dir.log(), manifest, options) {
+        match EmbeddedBroker::open_or_apply_with(dir.log(), manifest, engine_options("latent run", Some(manifest_path))) {
             Ok(log) => return Ok(log),
             Err(BusError::InUse { .. }) if Instant::now() < give_up => std::thread::sleep(RETRY_PAUSE),
             Err(BusError::InUse { holder, .. }) => {
@@ -85,9 +85,10 @@ fn open_log(config: &Config, dir: &DataDir) -> Result<EmbeddedBroker, CliError> 
 
 /// Delivers and answers until a signal comes, then ends everything in order.
 async fn serve(assembly: Assembly, socket: ControlServer, mut signals: Signals, drain: Duration) {
-    let Assembly { driver, manager, reports } = assembly;
+    let Assembly { driver, manager, reports, maintenance: (schedule, maintainer, clock) } = assembly;
     let (stop, stopped) = watch::channel(false);
     let (close, closed) = watch::channel(false);
+    let maintaining = tokio::spawn(maintenance::maintain_until(stopped.clone(), maintainer, clock, schedule));
     let delivering = tokio::spawn(driver.run(stopped));
     let answering = tokio::spawn(socket.serve(reports, closed));
     signals.next().await;
@@ -101,6 +102,10 @@ async fn serve(assembly: Assembly, socket: ControlServer, mut signals: Signals, 
     }
     manager.shutdown().await;
     let _ = delivering.await;
+    // It is made for ending anywhere, as a crash does; a node that stops does not wait long for it.
+    if tokio::time::timeout(CLOSE_WAIT, maintaining).await.is_err() {
+        tracing::warn!("a maintenance did not end in time; the next start finishes it");
+    }
     let _ = close.send(true);
     // A client that does not read its answer must not keep the node.
     if tokio::time::timeout(CLOSE_WAIT, answering).await.is_err() {

@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::json;
 
@@ -42,6 +43,15 @@ impl Output {
     /// True when nobody reads standard output any more.
     pub(crate) const fn is_closed(&self) -> bool {
         self.closed
+    }
+
+    /// Looks whether the reader is gone, without writing: a command that waits would else learn it with its next line.
+    pub(crate) fn look_for_reader(&mut self) {
+        let stdout = io::stdout();
+        let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+        // Only pipes, sockets and terminals tell. A failed look says nothing.
+        let told = poll(&mut polled, Some(&Timespec::default())).is_ok_and(|count| count > 0);
+        self.closed |= told && polled.iter().any(|stdout| stdout.revents().intersects(PollFlags::ERR | PollFlags::HUP));
     }
 
     /// True when a person reads standard output as it is written.

@@ -6,6 +6,10 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::CliError;
+use crate::exit::ExitStatus;
+
+/// How long a command that was told to stop may go on: it may hang in a write to a reader that does not read.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Set once by a signal.
 #[derive(Debug, Clone)]
@@ -14,7 +18,8 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// Listens for SIGINT and SIGTERM from now on, on a thread of its own.
+    /// Listens for SIGINT and SIGTERM from now on, on a thread of its own. Soon after one the process ends with status 0, whatever it is
+    /// doing: only for commands that change nothing.
     ///
     /// # Errors
     /// [`CliError::Node`] when the system refuses the handler or the thread.
@@ -39,6 +44,8 @@ impl StopSignal {
                 }
             });
             set.set();
+            std::thread::sleep(GRACE);
+            std::process::exit(ExitStatus::Done.code().into());
         };
         std::thread::Builder::new().name("latent-signals".to_owned()).spawn(listen).map_err(failed)?;
         Ok(stop)

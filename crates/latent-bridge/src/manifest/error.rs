@@ -20,12 +20,16 @@ pub enum ManifestError {
     #[error("manifest: version {0} is not supported; use manifest_version 1")]
     Version(u64),
     /// A value breaks a rule.
-    #[error("manifest: {field}: {problem}")]
+    #[error("manifest{}: {field}: {problem}", at(.line, .column))]
     Invalid {
         /// The field, with the topic's name where there is one.
         field: String,
         /// The rule and the value.
         problem: String,
+        /// Line, counted from 1, of the value, or of its topic when it is not written; nothing where there is no text.
+        line: Option<u64>,
+        /// Column, counted from 1, likewise.
+        column: Option<u64>,
     },
 }
 

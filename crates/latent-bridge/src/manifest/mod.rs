@@ -1,9 +1,11 @@
 //! The manifest: what a bridge consists of, as plain data. It alone is enough to stand up an identical bridge.
 //!
-//! `yaml` turns text into it and back, `validate` holds every rule. Invariant: `from_yaml(to_yaml(m)) == m` for every `m` that
+//! `yaml` turns text into it and back, `validate` holds every rule, and [`MANIFEST_SCHEMA`] says them to editors. Invariant: `from_yaml(to_yaml(m)) == m` for every `m` that
 //! [`BridgeManifest::validate`] accepts.
 
 mod error;
+mod number;
+mod place;
 mod validate;
 mod yaml;
 
@@ -16,16 +18,21 @@ pub use error::ManifestError;
 /// The one version of the manifest's form.
 pub const MANIFEST_VERSION: u32 = 1;
 
+/// JSON Schema (draft 7) of a manifest, for editors. It accepts what [`BridgeManifest::from_yaml`] accepts, but for the rules that its
+/// `$comment` names: no JSON Schema can say them.
+pub const MANIFEST_SCHEMA: &str = include_str!("../../schema/bridge-manifest.schema.json");
+
 /// A bridge: its name and its topics.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BridgeManifest {
     /// [`MANIFEST_VERSION`].
+    #[serde(deserialize_with = "number::manifest_version")]
     pub manifest_version: u32,
     /// Name of the deployment. It is the namespace of uids that the host derives, so changing it changes every derived uid.
     pub name: String,
     /// Copies on a cluster; the embedded engine keeps one whatever is asked for.
-    #[serde(default = "replication_factor_default")]
+    #[serde(default = "replication_factor_default", deserialize_with = "number::replication_factor")]
     pub replication_factor: u32,
     /// The topics, at least one.
     pub topics: Vec<TopicSpec>,
@@ -38,6 +45,7 @@ pub struct TopicSpec {
     /// Name: tokens joined by single dots (D-04), at most 120 bytes.
     pub name: String,
     /// Number of partitions. It cannot be changed later (D-21).
+    #[serde(deserialize_with = "number::partitions")]
     pub partitions: u32,
     /// How long events stay, and where they go then.
     #[serde(default)]
@@ -52,10 +60,10 @@ pub struct TopicSpec {
 #[serde(deny_unknown_fields)]
 pub struct RetentionSpec {
     /// Hours an event stays in hot storage.
-    #[serde(default = "hot_hours_default")]
+    #[serde(default = "hot_hours_default", deserialize_with = "number::hot_hours")]
     pub hot_hours: u32,
     /// Hours a cluster remembers uids; as long as `hot_hours` when not given, and never longer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::optional_hours", skip_serializing_if = "Option::is_none")]
     pub dedup_hours: Option<u32>,
     /// Where expired events are archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::place::{locate, locate_odd_number};
 use super::{BridgeManifest, MANIFEST_VERSION, ManifestError};
 use crate::limits;
 
@@ -17,8 +18,8 @@ impl BridgeManifest {
             return Err(ManifestError::parse(format!("its {bytes} bytes: exceeds cap of {cap} bytes; split the bridge")));
         }
         refuse_anchors(text)?;
-        let manifest: Self = parse(text).map_err(|error| version_of(text).map_or(error, ManifestError::Version))?;
-        manifest.validate()?;
+        let manifest: Self = parse(text).map_err(|error| version_of(text).map_or_else(|| told(&error, text), ManifestError::Version))?;
+        manifest.check(|place| locate(text, place))?;
         Ok(manifest)
     }
 
@@ -54,19 +55,49 @@ fn refuse_anchors(text: &str) -> Result<(), ManifestError> {
     Ok(())
 }
 
-fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, ManifestError> {
+pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, serde_saphyr::Error> {
     let budget = serde_saphyr::budget! { max_documents: 1, max_anchors: 0, max_aliases: 0, max_depth: 16 };
     let options = serde_saphyr::options! {
         budget: budget,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
         merge_keys: serde_saphyr::MergeKeyPolicy::Error,
         strict_booleans: true,
+        // Text that other readers would take for a number or a boolean stands in quotes.
+        no_schema: true,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let place = error.location();
-        let problem = error.without_snippet().to_string().replace(['\n', '\r'], " ");
-        ManifestError::Parse { problem, line: place.map(|place| place.line()), column: place.map(|place| place.column()) }
-    })
+    serde_saphyr::from_str_with_options(text, options)
+}
+
+fn told(error: &serde_saphyr::Error, text: &str) -> ManifestError {
+    let error = error.without_snippet();
+    // The parser does not know the place of a value that a field's own reader refuses.
+    let refused = matches!(error, serde_saphyr::Error::SerdeInvalidType { .. } | serde_saphyr::Error::SerdeInvalidValue { .. });
+    let odd = if refused { locate_odd_number(text) } else { None };
+    let (line, column) = odd.or_else(|| error.location().map(|place| (place.line(), place.column()))).unzip();
+    ManifestError::Parse { problem: words(error).replace(['\n', '\r'], " "), line, column }
+}
+
+/// What the parser found, in the words of a manifest and without the place, which is told beside it.
+fn words(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error;
+    match error {
+        Error::Eof { .. } => "the text ends here, and a manifest begins with `manifest_version: 1`".to_owned(),
+        Error::Unexpected { expected: "mapping start", .. } => "fields are expected here, one `name: value` a line".to_owned(),
+        Error::Unexpected { expected: "sequence start", .. } => "a list is expected here, each item after `- `".to_owned(),
+        Error::Unexpected { expected: "string scalar", .. } => "text is expected here".to_owned(),
+        Error::NullIntoString { .. } => "nothing is given, and text is needed".to_owned(),
+        Error::QuotingRequired { value, .. } => {
+            format!("text is needed, and this could be read as something else; put it in quotes: \"{value}\"")
+        }
+        Error::DuplicateMappingKey { key, .. } => format!("`{}` is given twice; keep one", key.as_deref().unwrap_or("a field")),
+        Error::MultipleDocuments { .. } => "a second document begins here; a manifest is one".to_owned(),
+        Error::Budget { .. } => "this is more than a manifest needs: one document, at most 16 levels deep".to_owned(),
+        other => {
+            let text = other.to_string();
+            let place = other.location().map(|place| format!(" at line {}, column {}", place.line(), place.column()));
+            place.and_then(|place| text.strip_suffix(&place)).unwrap_or(&text).to_owned()
+        }
+    }
 }
 
 /// The version of a text that does not parse as ours: a newer form is worth a better answer than its first unknown field.

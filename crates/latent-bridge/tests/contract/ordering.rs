@@ -1,18 +1,17 @@
 //! Many threads at once: nothing doubled, nothing lost, nothing out of order.
 
-use std::collections::BTreeSet;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, Condvar, Mutex};
 
-use latent_bridge::{AppendWatcher, EventBus};
 use latent_core::{Offset, Partition};
 use serde_json::json;
 
-use super::Make;
+use super::Engine;
+use super::stored::{assert_in_order, page, stored};
 use crate::support::fixtures::{manifest, record};
 
-pub(crate) fn thirty_two_threads_with_one_uid_store_one_record(make: Make) {
-    let engine = make(&manifest(&[("t", 4)]));
+pub(crate) fn thirty_two_threads_with_one_uid_store_one_record<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 4)]));
     let (bus, start) = (engine.bus(), Barrier::new(32));
     let acks: Vec<_> = std::thread::scope(|scope| {
         let publish = || {
@@ -24,21 +23,15 @@ pub(crate) fn thirty_two_threads_with_one_uid_store_one_record(make: Make) {
     });
     assert!(acks.iter().all(|ack| (ack.partition, ack.offset) == (acks[0].partition, acks[0].offset)));
     assert_eq!(acks.iter().filter(|ack| !ack.duplicate).count(), 1);
-    assert_eq!(stored_uids(bus, "t"), ["one"]);
+    assert!(stored(&engine, "t").iter().all(|stored| stored.record.uid.as_str() == "one" && stored.offset.0 == acks[0].offset));
 }
 
-pub(crate) fn four_writers_and_four_readers_see_whole_ascending_records(make: Make) {
-    let engine = make(&manifest(&[("t", 4)]));
+pub(crate) fn four_writers_and_four_readers_see_whole_ascending_records<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 4)]));
     let (bus, done) = (engine.bus(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..4)
-            .map(|partition| {
-                scope.spawn({
-                    let done = &done;
-                    move || read_until(bus, partition, done)
-                })
-            })
-            .collect();
+        let (engine, done) = (&engine, &done);
+        let readers: Vec<_> = (0..4).map(|partition| scope.spawn(move || read_until(engine, Partition(partition), done))).collect();
         let write = |writer: usize| {
             for n in 0..200 {
                 let text = format!("w{writer}-{n}");
@@ -51,30 +44,30 @@ pub(crate) fn four_writers_and_four_readers_see_whole_ascending_records(make: Ma
         let seen: usize = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
         assert_eq!(seen, 800);
     });
-    assert_eq!(stored_uids(bus, "t").len(), 800);
+    assert_eq!(stored(&engine, "t").len(), 800);
 }
 
 /// Tails one partition and checks what it sees; returns how many records that was.
-fn read_until(bus: &dyn EventBus, partition: u32, done: &AtomicBool) -> usize {
-    let mut next = 0;
+fn read_until<E: Engine>(engine: &E, partition: Partition, done: &AtomicBool) -> usize {
+    let (mut next, _) = engine.bus().bounds("t", partition).unwrap();
+    let mut seen = 0;
     loop {
         // Read before the records: when it was set, everything written is readable by now.
         let last_round = done.load(Ordering::SeqCst);
-        let records = bus.submit_fetch("t", Partition(partition), Offset(next), 50).wait().unwrap();
-        for stored in &records {
-            assert_eq!(stored.offset, Offset(next), "dense and ascending");
-            assert_eq!(stored.record.payload, stored.record.uid.as_str(), "whole");
-            next += 1;
+        let records = page(engine.bus(), "t", partition, next, 50);
+        assert_in_order::<E>(next, records.iter().map(|stored| stored.offset));
+        assert!(records.iter().all(|stored| stored.record.payload == stored.record.uid.as_str()), "whole");
+        seen += records.len();
+        match records.last() {
+            Some(last) => next = Offset(last.offset.0 + 1),
+            None if last_round => return seen,
+            None => std::thread::yield_now(),
         }
-        if records.is_empty() && last_round {
-            return usize::try_from(next).unwrap();
-        }
-        std::thread::yield_now();
     }
 }
 
-pub(crate) fn every_seventh_shared_uid_is_stored_once(make: Make) {
-    let engine = make(&manifest(&[("t", 8)]));
+pub(crate) fn every_seventh_shared_uid_is_stored_once<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 8)]));
     let bus = engine.bus();
     std::thread::scope(|scope| {
         for writer in 0..8 {
@@ -87,11 +80,11 @@ pub(crate) fn every_seventh_shared_uid_is_stored_once(make: Make) {
         }
     });
     let unique = 8 * (0..100).filter(|n| n % 7 != 0).count();
-    assert_eq!(stored_uids(bus, "t").len(), unique + 1);
+    assert_eq!((unique, stored(&engine, "t").len()), (680, unique + 1));
 }
 
-pub(crate) fn order_of_a_key_survives_interleaved_publishers(make: Make) {
-    let engine = make(&manifest(&[("t", 4)]));
+pub(crate) fn order_of_a_key_survives_interleaved_publishers<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 4)]));
     let bus = engine.bus();
     std::thread::scope(|scope| {
         for key in 0..8 {
@@ -103,36 +96,4 @@ pub(crate) fn order_of_a_key_survives_interleaved_publishers(make: Make) {
         let of_key = events.iter().filter(|event| event.key == format!("key-{key}"));
         assert!(of_key.map(|event| event.value.as_u64().unwrap()).eq(0..50), "key {key}");
     }
-}
-
-pub(crate) fn a_watcher_is_told_after_the_record_is_readable(make: Make) {
-    struct Told {
-        next: Mutex<Option<u64>>,
-        changed: Condvar,
-    }
-    impl AppendWatcher for Told {
-        fn appended(&self, topic: &str, partition: Partition, next: Offset) {
-            assert_eq!((topic, partition), ("t", Partition(0)));
-            *self.next.lock().unwrap() = Some(next.0);
-            self.changed.notify_all();
-        }
-    }
-    let engine = make(&manifest(&[("t", 1)]));
-    let bus = engine.bus();
-    let told = Arc::new(Told { next: Mutex::new(None), changed: Condvar::new() });
-    bus.watch_appends(Arc::clone(&told) as _);
-    let ack = bus.publish("t", "k", &json!(1)).unwrap();
-    let mut next = told.next.lock().unwrap();
-    while *next != Some(ack.offset + 1) {
-        next = told.changed.wait(next).unwrap();
-    }
-    assert_eq!(bus.fetch("t", 0, ack.offset, 10).unwrap().len(), 1);
-}
-
-fn stored_uids(bus: &dyn EventBus, topic: &str) -> Vec<String> {
-    let partitions = bus.partitions(topic).unwrap();
-    let uids: Vec<_> =
-        (0..partitions).flat_map(|partition| bus.fetch(topic, partition, 0, 10_000).unwrap()).map(|event| event.uid).collect();
-    assert_eq!(uids.iter().collect::<BTreeSet<_>>().len(), uids.len(), "a uid is stored twice");
-    uids
 }

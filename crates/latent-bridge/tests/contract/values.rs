@@ -5,62 +5,82 @@ use latent_bridge::{BusError, HeadContent};
 use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, Uid, partition_for};
 use serde_json::json;
 
-use super::Make;
+use super::Engine;
+use super::stored::{page, stored};
 use crate::support::fixtures::{manifest, record};
 
-pub(crate) fn five_events_of_one_key_come_back_in_order(make: Make) {
-    let engine = make(&manifest(&[("github.events", 8), ("other", 1)]));
+pub(crate) fn five_events_of_one_key_come_back_in_order<E: Engine>() {
+    let engine = E::provision(&manifest(&[("other", 1), ("github.events", 8)]));
     let bus = engine.bus();
-    assert_eq!(bus.topics(), ["github.events", "other"]);
+    assert_eq!(bus.topics(), ["github.events", "other"], "sorted");
     assert_eq!(bus.partitions("github.events"), Ok(8));
-    let acks: Vec<_> = (0..5).map(|n| bus.publish("github.events", "agent-inst-1", &json!({ "n": n })).unwrap()).collect();
-    bus.publish("github.events", "session-abc", &json!("elsewhere")).unwrap();
+    let publish = |n: u64| {
+        bus.publish("github.events", "session-abc", &json!("elsewhere")).unwrap();
+        bus.publish_idempotent("github.events", "agent-inst-1", &json!({ "n": n }), &format!("probe-{n}")).unwrap()
+    };
+    let acks: Vec<_> = (0..5).map(publish).collect();
     assert!(acks.iter().all(|ack| ack.partition == 3 && !ack.duplicate && ack.topic == "github.events"));
     assert!(acks.is_sorted_by(|a, b| a.offset < b.offset));
     let all = bus.fetch("github.events", 3, acks[0].offset, 100).unwrap();
     assert_eq!(all.iter().map(|event| event.value["n"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-    assert!(all.iter().all(|event| event.key == "agent-inst-1"), "the other partition's key does not leak");
+    assert!(all.iter().zip(&acks).all(|(event, ack)| (event.offset, &event.uid) == (ack.offset, &ack.uid)));
+    assert!(all.iter().all(|event| event.key == "agent-inst-1" && event.partition == 3), "the other partition's key does not leak");
     assert_eq!(bus.fetch("github.events", 3, acks[3].offset, 100).unwrap().len(), 2);
-    let found = bus.find_event_by_uid("github.events", "agent-inst-1", &acks[2].uid).unwrap().unwrap();
-    assert_eq!((found.partition, found.offset), (3, acks[2].offset));
+    let found = bus.find_event_by_uid("github.events", "agent-inst-1", "probe-2").unwrap().unwrap();
+    assert_eq!((found.topic.as_str(), found.partition, found.offset, found.uid.as_str()), ("github.events", 3, acks[2].offset, "probe-2"));
     assert_eq!(bus.find_event_by_uid("github.events", "agent-inst-1", "no-such-uid"), Ok(None));
-    assert_eq!(bus.find_event_by_uid("other", "agent-inst-1", &acks[2].uid), Ok(None));
+    assert_eq!(bus.find_event_by_uid("other", "agent-inst-1", "probe-2"), Ok(None));
+    assert_eq!(bus.fetch("nope", 3, 0, 100), Err(BusError::UnknownTopic { topic: "nope".to_owned() }));
 }
 
-pub(crate) fn what_is_not_declared_is_unknown_and_nothing_is_created(make: Make) {
-    let engine = make(&manifest(&[("t", 1)]));
+pub(crate) fn what_is_not_declared_is_unknown_and_nothing_is_created<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 1)]));
     let bus = engine.bus();
     let unknown = BusError::UnknownTopic { topic: "nope".to_owned() };
     assert!(unknown.to_string().contains("\"nope\"") && unknown.to_string().contains("manifest") && unknown.is_permanent());
     assert_eq!(bus.publish("nope", "k", &json!(1)), Err(unknown.clone()));
+    assert_eq!(bus.publish_record("nope", &record("u", "k", "x")), Err(unknown.clone()));
     assert_eq!(bus.fetch("nope", 0, 0, 1), Err(unknown.clone()));
     assert_eq!(bus.partitions("nope"), Err(unknown.clone()));
     assert_eq!(bus.bounds("nope", Partition(0)), Err(unknown.clone()));
-    assert_eq!(bus.find_event_by_uid("nope", "k", "u"), Err(unknown));
+    assert_eq!(bus.submit_heads("nope", Partition(0), Offset(0), 1).wait(), Err(unknown.clone()));
+    assert_eq!(bus.find_event_by_uid("nope", "k", "u"), Err(unknown.clone()));
     assert_eq!(bus.topics(), ["t"]);
+    assert!(stored(&engine, "t").is_empty());
+    let engine = engine.reopen();
+    assert_eq!((engine.bus().topics(), engine.bus().partitions("nope")), (vec!["t".to_owned()], Err(unknown)));
 }
 
-pub(crate) fn bytes_attributes_and_media_type_come_back_as_published(make: Make) {
-    let engine = make(&manifest(&[("t", 1)]));
+pub(crate) fn keys_choose_their_pinned_partitions<E: Engine>() {
+    let engine = E::provision(&manifest(&[("eight", 8), ("one", 1)]));
+    for (key, partition) in [("agent-inst-1", 3), ("agent-inst-2", 6), ("session-abc", 2), ("", 5)] {
+        assert_eq!(engine.bus().publish("eight", key, &json!(key)).unwrap().partition, partition, "{key:?}");
+        assert_eq!(engine.bus().publish("one", key, &json!(key)).unwrap().partition, 0);
+    }
+}
+
+pub(crate) fn bytes_attributes_and_media_type_come_back_as_published<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 1)]));
     let bus = engine.bus();
     let attributes = Attributes::parse(vec![("B".to_owned(), "x y:z".to_owned()), ("a".to_owned(), String::new())]).unwrap();
     let media_type = MediaType::parse("text/plain;charset=utf-8").unwrap();
     for payload in [Bytes::new(), Bytes::from_static(b"\0\r\n\xff"), Bytes::from(vec![7; 524_288])] {
         let new = NewRecord::new(None, "schlüssel", media_type.clone(), attributes.clone(), payload).unwrap();
         let ack = bus.publish_record("t", &new).unwrap();
-        let stored = bus.submit_fetch("t", Partition(0), Offset(ack.offset), 1).wait().unwrap().remove(0);
+        let stored = page(bus, "t", Partition(0), Offset(ack.offset), 1).remove(0);
         assert!(stored.record.same_content(&new) && stored.record.uid.as_str() == ack.uid);
         let heads = bus.submit_heads("t", Partition(0), Offset(ack.offset), 1).wait().unwrap();
         let expected = HeadContent::Readable { key: "schlüssel".to_owned(), payload_bytes: new.payload().len() as u64 };
         assert_eq!((heads[0].offset, &heads[0].content), (Offset(ack.offset), &expected));
     }
-    let shown = bus.fetch("t", 0, 1, 1).unwrap().remove(0);
+    let shown = bus.fetch("t", 0, 0, 2).unwrap().remove(1);
     assert_eq!(shown.value, json!({ "data_base64": "AA0K/w==" }));
+    assert_eq!((shown.key.as_str(), shown.media_type.as_str()), ("schlüssel", "text/plain;charset=utf-8"));
     assert_eq!(shown.attributes, [("B".to_owned(), "x y:z".to_owned()), ("a".to_owned(), String::new())]);
 }
 
-pub(crate) fn the_uid_comes_from_metadata_or_is_minted(make: Make) {
-    let engine = make(&manifest(&[("t", 4)]));
+pub(crate) fn the_uid_comes_from_metadata_or_is_minted<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 4)]));
     let bus = engine.bus();
     let named = bus.publish("t", "k", &json!({ "metadata": { "uid": "mine" } })).unwrap();
     assert_eq!(named.uid, "mine");
@@ -73,39 +93,41 @@ pub(crate) fn the_uid_comes_from_metadata_or_is_minted(make: Make) {
     }
 }
 
-pub(crate) fn the_uid_of_the_call_and_of_the_value_must_agree(make: Make) {
-    let engine = make(&manifest(&[("t", 1)]));
+pub(crate) fn the_uid_of_the_call_and_of_the_value_must_agree<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 1)]));
     let bus = engine.bus();
     let refused = bus.publish_idempotent("t", "k", &json!({ "metadata": { "uid": "a" } }), "b").unwrap_err();
     assert!(refused.is_permanent() && matches!(refused, BusError::Rejected { .. }), "{refused}");
-    assert_eq!(bus.bounds("t", Partition(0)), Ok((Offset(0), Offset(0))), "nothing was appended");
+    assert!(stored(&engine, "t").is_empty(), "nothing was appended");
     for value in [json!({ "metadata": { "uid": "b" } }), json!({ "n": 1 }), json!({ "metadata": { "uid": 3 } })] {
         let uid = if value["metadata"]["uid"] == "b" { "b".to_owned() } else { format!("c{value}").replace(' ', "") };
         assert_eq!(bus.publish_idempotent("t", "k", &value, &uid).unwrap().uid, uid);
     }
 }
 
-pub(crate) fn unfit_uids_and_payloads_are_refused_and_later_calls_work(make: Make) {
-    let engine = make(&manifest(&[("t", 1)]));
+pub(crate) fn unfit_uids_and_payloads_are_refused_and_later_calls_work<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 1)]));
     let bus = engine.bus();
-    for uid in ["", "a\rb", "a\nNats-Msg-Id: x", "a\0", "😀", "a b", &"u".repeat(257), &"u".repeat(102_400)] {
+    let long = [257, 102_400].map(|bytes| "u".repeat(bytes));
+    let control = (0..=0x20).chain([0x7f, 0x80, 0xe4]).map(|byte| format!("a{}b", char::from(byte)));
+    for uid in ["", "a\nNats-Msg-Id: x", "\0", "😀"].map(str::to_owned).into_iter().chain(long).chain(control) {
         for refused in [
-            bus.publish_idempotent("t", "k", &json!({}), uid),
+            bus.publish_idempotent("t", "k", &json!({}), &uid),
             bus.publish("t", "k", &json!({ "metadata": { "uid": uid } })),
-            bus.find_event_by_uid("t", "k", uid).map(|_| unreachable!("{uid:?} was looked up")),
+            bus.find_event_by_uid("t", "k", &uid).map(|_| unreachable!("{uid:?} was looked up")),
         ] {
             assert!(matches!(refused, Err(BusError::Rejected { permanent: true, .. })), "{uid:?}: {refused:?}");
         }
     }
     let large = json!("x".repeat(524_287));
     assert!(matches!(bus.publish("t", "k", &large), Err(BusError::Rejected { permanent: true, .. })));
-    assert!(bus.publish("t", &"k".repeat(1_025), &json!(1)).is_err());
-    assert_eq!(bus.bounds("t", Partition(0)), Ok((Offset(0), Offset(0))));
+    assert!(matches!(bus.publish("t", &"k".repeat(1_025), &json!(1)), Err(BusError::Rejected { permanent: true, .. })));
+    assert!(stored(&engine, "t").is_empty());
     assert!(bus.publish_idempotent("t", "k", &json!({}), &"u".repeat(256)).is_ok());
 }
 
-pub(crate) fn the_same_uid_with_other_content_is_a_conflict_in_any_partition(make: Make) {
-    let engine = make(&manifest(&[("t", 8), ("s", 8)]));
+pub(crate) fn the_same_uid_with_other_content_is_a_conflict_in_any_partition<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 8), ("s", 8)]));
     let bus = engine.bus();
     let first = record("u", "agent-inst-1", "one");
     let ack = bus.publish_record("t", &first).unwrap();
@@ -121,8 +143,8 @@ pub(crate) fn the_same_uid_with_other_content_is_a_conflict_in_any_partition(mak
     assert!(!bus.publish_record("s", &record("u", "other", "content")).unwrap().duplicate, "a uid belongs to its topic");
 }
 
-pub(crate) fn ranges_are_bounded_and_partitions_checked(make: Make) {
-    let engine = make(&manifest(&[("t", 2)]));
+pub(crate) fn ranges_are_bounded_and_partitions_checked<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 2)]));
     let bus = engine.bus();
     let key = (0..).map(|n| format!("k{n}")).find(|key| partition_for(key, 2) == Partition(1)).unwrap();
     (0..3).for_each(|n| drop(bus.publish("t", &key, &json!(n)).unwrap()));
@@ -145,8 +167,8 @@ pub(crate) fn ranges_are_bounded_and_partitions_checked(make: Make) {
     }
 }
 
-pub(crate) fn uids_are_found_among_fifteen_hundred_records(make: Make) {
-    let engine = make(&manifest(&[("t", 1)]));
+pub(crate) fn uids_are_found_among_fifteen_hundred_records<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 1)]));
     let bus = engine.bus();
     let records: Vec<_> = (0..1_500).map(|n| record(&format!("uid-{n}"), "k", format!("{n}"))).collect();
     let acks = bus.publish_batch("t", &records);
@@ -158,8 +180,8 @@ pub(crate) fn uids_are_found_among_fifteen_hundred_records(make: Make) {
     assert_eq!(bus.find_event_by_uid("t", "k", "uid-1500"), Ok(None));
 }
 
-pub(crate) fn a_batch_gives_one_result_for_each_record_in_order(make: Make) {
-    let engine = make(&manifest(&[("t", 4)]));
+pub(crate) fn a_batch_gives_one_result_for_each_record_in_order<E: Engine>() {
+    let engine = E::provision(&manifest(&[("t", 4)]));
     let bus = engine.bus();
     let records: Vec<_> = (0..2_500)
         .map(|n| record(&format!("u{}", if n == 2_400 { 7 } else { n }), "k", format!("{}", if n == 9 { 7 } else { n })))

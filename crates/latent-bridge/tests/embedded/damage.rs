@@ -56,8 +56,11 @@ fn reopen_twice(directory: &Path, old: &[Published], taken: &BTreeSet<(u32, u64)
     let expected: Vec<_> = before.iter().copied().filter(|fate| *fate != Fate::Cut).collect();
     assert_eq!(fates(&second, &kept), expected);
     for (published, fate) in old.iter().zip(&before) {
-        let found = second.find_event_by_uid("t", "", &published.ack.uid).unwrap();
-        assert_eq!(found.is_some(), *fate == Fate::Intact, "{published:?}");
+        match second.find_event_by_uid("t", "", &published.ack.uid) {
+            Ok(found) => assert_eq!(found.is_some(), *fate == Fate::Intact, "{published:?}"),
+            // The uid index of a full segment still names it, so it is neither found nor absent.
+            Err(error) => assert!(*fate == Fate::Damaged && !error.is_permanent(), "{published:?}: {error}"),
+        }
     }
     (before, torn)
 }
@@ -134,7 +137,7 @@ fn a_zeroed_end_costs_the_last_record_only() {
         content[end - 100..end].fill(0);
     };
     let (fates, torn) = reopen_twice(damaged(directory.path(), Closed::Cleanly, zeroed).path(), &old, &places(&old));
-    assert_eq!((count(&fates), torn, fates[9]), ((9, 1, 0), 1, Fate::Damaged));
+    assert_eq!((count(&fates), torn, fates[9]), ((9, 1, 0), 0, Fate::Damaged), "it was acknowledged for certain: damage, not a torn write");
     let (fates, torn) = reopen_twice(damaged(directory.path(), Closed::ByKill, zeroed).path(), &old, &places(&old[..9]));
     assert_eq!((count(&fates), torn, fates[9]), ((9, 0, 1), 1, Fate::Cut));
 }
@@ -185,10 +188,13 @@ fn a_damaged_record_is_named_and_reading_goes_on_after_it() {
         content[at] ^= 0x20;
     });
     let broker = open(copy.path());
-    assert_eq!(broker.fetch("t", 0, 0, 100).unwrap().len(), 4, "the list ends before it");
-    let refused = broker.fetch("t", 0, 4, 100).unwrap_err();
+    let page = |offset| broker.submit_fetch("t", Partition(0), Offset(offset), 100).wait();
+    assert_eq!(page(0).unwrap().len(), 4, "the page ends before it");
+    let refused = page(4).unwrap_err();
     assert_eq!(refused, BusError::Unreadable { topic: "t".to_owned(), partition: 0, offset: 4 });
     assert!(refused.to_string().contains("continue at offset 5") && !refused.is_permanent());
+    assert_eq!(broker.fetch("t", 0, 0, 100), Err(refused), "no list is silently shorter");
+    assert_eq!(broker.fetch("t", 0, 0, 4).unwrap().len(), 4);
     assert_eq!(broker.fetch("t", 0, 5, 100).unwrap().len(), 5);
     let heads = broker.submit_heads("t", Partition(0), Offset(3), 3).wait().unwrap();
     let damaged: Vec<_> = heads.iter().map(|head| (head.offset.0, head.content == HeadContent::Damaged)).collect();
@@ -207,9 +213,9 @@ fn damage_after_opening_is_noticed_when_read() {
     let at = content.windows(13).position(|bytes| bytes == b"payload old 1").unwrap();
     content[at] ^= 1;
     std::fs::write(&segment, content).unwrap();
-    assert_eq!(broker.fetch("t", 0, 0, 10).unwrap().len(), 1);
+    assert_eq!(broker.submit_fetch("t", Partition(0), Offset(0), 10).wait().unwrap().len(), 1);
     let unreadable = BusError::Unreadable { topic: "t".to_owned(), partition: 0, offset: 1 };
-    assert_eq!(broker.fetch("t", 0, 1, 10), Err(unreadable.clone()));
+    assert!((0..2).all(|offset| broker.fetch("t", 0, offset, 10) == Err(unreadable.clone())));
     assert_eq!(broker.find_event_by_uid("t", "", "old-1"), Err(unreadable));
 }
 
@@ -242,6 +248,9 @@ fn lost_sectors_and_lost_segments_leave_every_other_record_in_place() {
                 let still_known: Vec<_> =
                     old.iter().zip(&fates).filter(|(_, fate)| **fate != Fate::Cut).map(|(old, _)| old.clone()).collect();
                 assert!(last && closed == Closed::ByKill || still_known.len() == old.len(), "{closed:?} {change} {index}: {fates:?}");
+                // Without a watermark nothing tells a lost first segment from an expired one.
+                let may_seem_expired = index == 0 && change == "gone" && closed == Closed::ByKill;
+                assert!(may_seem_expired || !fates.contains(&Fate::Before), "{closed:?} {change} {index}: {fates:?}");
                 reopen_twice(copy.path(), &old, &places(&still_known));
             }
         }

@@ -131,8 +131,10 @@ fn a_read_is_bounded_in_records_and_bytes_but_gives_at_least_one() {
     let sizes = [10, 10, 10, 10, 10, 600, 600, 5_000, 10];
     let records: Vec<_> = sizes.iter().enumerate().map(|(n, bytes)| record(&format!("u{n}"), "k", vec![1; *bytes])).collect();
     assert!(broker.publish_batch("t", &records).iter().all(Result::is_ok));
-    let lengths: Vec<_> = (0..9).map(|offset| broker.fetch("t", 0, offset, 100).unwrap().len()).collect();
+    let page = |offset| broker.submit_fetch("t", Partition(0), Offset(offset), 100).wait().unwrap();
+    let lengths: Vec<_> = (0..9).map(|offset| page(offset).len()).collect();
     assert_eq!(lengths, [4, 4, 3, 2, 2, 1, 1, 1, 1]);
+    assert!((0..9).all(|offset| broker.fetch("t", 0, offset, 100).unwrap().len() as u64 == 9 - offset), "a fetch joins them");
     assert_eq!(broker.submit_heads("t", Partition(0), Offset(0), 100).wait().unwrap().len(), 4);
 }
 

@@ -1,5 +1,8 @@
 //! Rules of the manifest.
 
+mod mistakes;
+mod schema;
+
 use latent_bridge::manifest::ColdFormat;
 use latent_bridge::{BridgeManifest, BusError, MANIFEST_VERSION, ManifestError, RetentionSpec, TopicSpec};
 use proptest::prelude::*;

@@ -1,7 +1,8 @@
 //! A storage that writes down what was done to it, and what a disk may hold when the power is cut after any of it: what was synced
-//! for certain; of what was not, any 512-byte sectors of the contents and any first part of the names.
+//! for certain; of what was not, any 512-byte sectors of the contents and any first part of the names. A failed sync is the system's
+//! worst: the pages stay readable, are called clean, and reach the disk never, unless they are written again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -15,9 +16,22 @@ const SECTOR_BYTES: usize = 512;
 /// One change. A file is known by a number that stays when its name changes.
 #[derive(Clone)]
 enum Change {
-    Write { file: usize, at: usize, bytes: Vec<u8> },
-    Resize { file: usize, bytes: usize },
-    Sync { file: usize },
+    Write {
+        file: usize,
+        at: usize,
+        bytes: Vec<u8>,
+    },
+    Resize {
+        file: usize,
+        bytes: usize,
+    },
+    Sync {
+        file: usize,
+    },
+    /// A sync that failed: what was not synced before is forgotten.
+    FailedSync {
+        file: usize,
+    },
     Name(NameChange),
     SyncDirectory(PathBuf),
 }
@@ -27,12 +41,13 @@ enum NameChange {
     Give { path: PathBuf, file: usize },
     Move { from: PathBuf, to: PathBuf },
     Remove { path: PathBuf },
+    Folder { path: PathBuf },
 }
 
 impl NameChange {
     fn path(&self) -> &Path {
         match self {
-            Self::Give { path, .. } | Self::Move { to: path, .. } | Self::Remove { path } => path,
+            Self::Give { path, .. } | Self::Move { to: path, .. } | Self::Remove { path } | Self::Folder { path } => path,
         }
     }
 }
@@ -42,6 +57,17 @@ struct Journal {
     changes: Vec<Change>,
     names: HashMap<PathBuf, usize>,
     files: usize,
+    /// Changes after which nothing happens any more: the process was killed there.
+    halt_after: Option<usize>,
+    /// The next sync of a file with this ending fails.
+    failing_sync: Option<&'static str>,
+}
+
+impl Journal {
+    fn halted(&self) -> io::Result<()> {
+        let halted = self.halt_after.is_some_and(|after| self.changes.len() >= after);
+        if halted { Err(io::Error::other("halted")) } else { Ok(()) }
+    }
 }
 
 /// See the module. The live files are real ones.
@@ -54,21 +80,48 @@ impl JournalledStorage {
         self.0.lock().unwrap().changes.len()
     }
 
+    /// Lets nothing happen after so many changes, as if the process had been killed there; `None` lets everything happen again.
+    pub(crate) fn halt_after(&self, changes: Option<usize>) {
+        self.0.lock().unwrap().halt_after = changes;
+    }
+
+    /// Lets the next sync of a file whose name ends so fail.
+    pub(crate) fn fail_sync(&self, ending: &'static str) {
+        self.0.lock().unwrap().failing_sync = Some(ending);
+    }
+
+    /// True when that sync has come.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.lock().unwrap().failing_sync.is_none()
+    }
+
     /// Builds in `into` what the disk may hold when only the first `count` changes to `root` were made before the power was cut.
     pub(crate) fn crash(&self, count: usize, root: &Path, into: &Path, seeded: &mut Seeded) {
         let journal = self.0.lock().unwrap();
         let mut disk = Disk::default();
         journal.changes[..count].iter().for_each(|change| disk.apply(change));
         disk.lose_power(seeded);
+        // In the order of their names, so that a folder comes before what is in it.
+        for folder in &disk.folders {
+            // One whose parent was lost is lost with it.
+            drop(std::fs::create_dir(into.join(folder.strip_prefix(root).unwrap())));
+        }
         for (path, file) in &disk.names {
             let target = into.join(path.strip_prefix(root).unwrap());
-            std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+            if !target.parent().unwrap().is_dir() {
+                continue;
+            }
             std::fs::write(target, disk.contents.get(file).map_or(&[] as &[u8], Vec::as_slice)).unwrap();
         }
     }
 
-    fn note(&self, change: Change) {
-        self.0.lock().unwrap().changes.push(change);
+    /// Makes a change and writes it down, unless the process was killed before.
+    fn change<T>(&self, change: Change, live: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let mut journal = self.0.lock().unwrap();
+        journal.halted()?;
+        let done = live()?;
+        journal.changes.push(change);
+        Ok(done)
     }
 }
 
@@ -77,6 +130,7 @@ impl JournalledStorage {
 struct Disk {
     contents: BTreeMap<usize, Vec<u8>>,
     names: BTreeMap<PathBuf, usize>,
+    folders: BTreeSet<PathBuf>,
     unsynced: Vec<Change>,
     unsynced_names: Vec<NameChange>,
 }
@@ -86,13 +140,8 @@ impl Disk {
         match change {
             Change::Write { .. } | Change::Resize { .. } => self.unsynced.push(change.clone()),
             Change::Name(change) => self.unsynced_names.push(change.clone()),
-            Change::Sync { file } => {
-                let of_file =
-                    |change: &Change| matches!(change, Change::Write { file: of, .. } | Change::Resize { file: of, .. } if of == file);
-                let (synced, unsynced) = std::mem::take(&mut self.unsynced).into_iter().partition::<Vec<_>, _>(of_file);
-                self.unsynced = unsynced;
-                synced.iter().for_each(|change| self.content(change, |_| true));
-            }
+            Change::Sync { file } => self.take_unsynced(*file).iter().for_each(|change| self.content(change, |_| true)),
+            Change::FailedSync { file } => drop(self.take_unsynced(*file)),
             Change::SyncDirectory(directory) => {
                 let in_it = |change: &NameChange| change.path().parent() == Some(directory);
                 let (synced, unsynced) = std::mem::take(&mut self.unsynced_names).into_iter().partition::<Vec<_>, _>(in_it);
@@ -100,6 +149,13 @@ impl Disk {
                 synced.into_iter().for_each(|change| self.rename(change));
             }
         }
+    }
+
+    fn take_unsynced(&mut self, file: usize) -> Vec<Change> {
+        let of_file = |change: &Change| matches!(change, Change::Write { file: of, .. } | Change::Resize { file: of, .. } if *of == file);
+        let (of_file, others) = std::mem::take(&mut self.unsynced).into_iter().partition::<Vec<_>, _>(of_file);
+        self.unsynced = others;
+        of_file
     }
 
     fn lose_power(&mut self, seeded: &mut Seeded) {
@@ -137,6 +193,7 @@ impl Disk {
         match change {
             NameChange::Give { path, file } => drop(self.names.insert(path, file)),
             NameChange::Remove { path } => drop(self.names.remove(&path)),
+            NameChange::Folder { path } => drop(self.folders.insert(path)),
             NameChange::Move { from, to } => {
                 let file = self.names.remove(&from).unwrap();
                 self.names.insert(to, file);
@@ -147,8 +204,11 @@ impl Disk {
 
 impl Storage for JournalledStorage {
     fn open(&self, path: &Path, how: OpenAs) -> io::Result<Arc<dyn StorageFile>> {
-        let live = OsStorage.open(path, how)?;
         let mut journal = self.0.lock().unwrap();
+        if how != OpenAs::Existing {
+            journal.halted()?;
+        }
+        let live = OsStorage.open(path, how)?;
         let file = match journal.names.get(path) {
             Some(file) => *file,
             None => {
@@ -162,7 +222,8 @@ impl Storage for JournalledStorage {
         if how == OpenAs::Empty {
             journal.changes.push(Change::Resize { file, bytes: 0 });
         }
-        Ok(Arc::new(JournalledFile { live, file, storage: self.clone() }))
+        let name = path.to_string_lossy().into_owned();
+        Ok(Arc::new(JournalledFile { live, file, name, storage: self.clone() }))
     }
 
     fn kind(&self, path: &Path) -> io::Result<PathKind> {
@@ -174,43 +235,39 @@ impl Storage for JournalledStorage {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.create_directory(path)
+        self.change(Change::Name(NameChange::Folder { path: path.to_owned() }), || OsStorage.create_directory(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsStorage.rename(from, to)?;
-        let mut journal = self.0.lock().unwrap();
-        let file = journal.names.remove(from).unwrap();
-        journal.names.insert(to.to_owned(), file);
-        journal.changes.push(Change::Name(NameChange::Move { from: from.to_owned(), to: to.to_owned() }));
+        self.change(Change::Name(NameChange::Move { from: from.to_owned(), to: to.to_owned() }), || OsStorage.rename(from, to))?;
+        let names = &mut self.0.lock().unwrap().names;
+        let file = names.remove(from).unwrap();
+        names.insert(to.to_owned(), file);
         Ok(())
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsStorage.hard_link(from, to)?;
-        let mut journal = self.0.lock().unwrap();
-        let file = journal.names[from];
-        journal.names.insert(to.to_owned(), file);
-        journal.changes.push(Change::Name(NameChange::Give { path: to.to_owned(), file }));
+        let file = self.0.lock().unwrap().names[from];
+        self.change(Change::Name(NameChange::Give { path: to.to_owned(), file }), || OsStorage.hard_link(from, to))?;
+        self.0.lock().unwrap().names.insert(to.to_owned(), file);
         Ok(())
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_file(path)?;
+        self.change(Change::Name(NameChange::Remove { path: path.to_owned() }), || OsStorage.remove_file(path))?;
         self.0.lock().unwrap().names.remove(path);
-        self.note(Change::Name(NameChange::Remove { path: path.to_owned() }));
         Ok(())
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        self.note(Change::SyncDirectory(path.to_owned()));
-        Ok(())
+        self.change(Change::SyncDirectory(path.to_owned()), || Ok(()))
     }
 }
 
 struct JournalledFile {
     live: Arc<dyn StorageFile>,
     file: usize,
+    name: String,
     storage: JournalledStorage,
 }
 
@@ -220,15 +277,13 @@ impl StorageFile for JournalledFile {
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.live.write_at(bytes, at)?;
-        self.storage.note(Change::Write { file: self.file, at: usize::try_from(at).unwrap(), bytes: bytes.to_vec() });
-        Ok(())
+        let change = Change::Write { file: self.file, at: usize::try_from(at).unwrap(), bytes: bytes.to_vec() };
+        self.storage.change(change, || self.live.write_at(bytes, at))
     }
 
     fn resize(&self, bytes: u64) -> io::Result<()> {
-        self.live.resize(bytes)?;
-        self.storage.note(Change::Resize { file: self.file, bytes: usize::try_from(bytes).unwrap() });
-        Ok(())
+        let change = Change::Resize { file: self.file, bytes: usize::try_from(bytes).unwrap() };
+        self.storage.change(change, || self.live.resize(bytes))
     }
 
     fn bytes(&self) -> io::Result<u64> {
@@ -236,7 +291,14 @@ impl StorageFile for JournalledFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.storage.note(Change::Sync { file: self.file });
-        Ok(())
+        {
+            let mut journal = self.storage.0.lock().unwrap();
+            if journal.failing_sync.is_some_and(|ending| self.name.ends_with(ending)) {
+                journal.failing_sync = None;
+                journal.changes.push(Change::FailedSync { file: self.file });
+                return Err(io::Error::other("the disk said no"));
+            }
+        }
+        self.storage.change(Change::Sync { file: self.file }, || Ok(()))
     }
 }

@@ -85,8 +85,10 @@ pub(crate) enum Fate {
     Intact,
     /// Its offset says that it is damaged.
     Damaged,
-    /// Nothing is known at its offset: it was cut from the end.
+    /// Nothing is known at its offset: it was cut from the end, or lies before the first one known.
     Cut,
+    /// The log says that it begins after it, as if it had expired.
+    Before,
 }
 
 /// Finds out what became of each record. Anything but the three fates is a broken promise and fails the test.
@@ -98,6 +100,7 @@ fn fate(broker: &dyn EventBus, published: &Published) -> Fate {
     let ack = &published.ack;
     match broker.submit_fetch(&ack.topic, Partition(ack.partition), Offset(ack.offset), 1).wait() {
         Ok(read) if read.is_empty() => Fate::Cut,
+        Ok(_) if broker.bounds(&ack.topic, Partition(ack.partition)).unwrap().0.0 > ack.offset => Fate::Before,
         Ok(read) => {
             let (stored, record) = (&read[0], &read[0].record);
             assert_eq!((stored.offset.0, record.uid.as_str(), &record.payload), (ack.offset, &*ack.uid, &published.payload));

@@ -1,7 +1,9 @@
 //! A storage that counts, fails and waits on demand, over the real file system.
+//!
+//! Two threads use it, so that "the n-th call" is not the same one every time; "the n-th write to a segment" is, or nearly.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -28,6 +30,43 @@ impl Failing {
     }
 }
 
+/// Kinds of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    Open,
+    Create,
+    Read,
+    Write,
+    Resize,
+    Sync,
+    Rename,
+    Remove,
+    SyncDirectory,
+}
+
+/// Calls of one kind that fail, on files whose name ends so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fault {
+    pub(crate) op: Op,
+    pub(crate) ending: &'static str,
+    pub(crate) which: Failing,
+    pub(crate) kind: io::ErrorKind,
+    /// Bytes of a failing write that are written all the same.
+    pub(crate) written: usize,
+}
+
+impl Fault {
+    /// The `number`-th call of this kind, counted from 0, after which nothing is wrong any more.
+    pub(crate) fn once(op: Op, ending: &'static str, number: u64) -> Self {
+        Self { op, ending, which: Failing::Only(number), kind: io::ErrorKind::Other, written: 0 }
+    }
+
+    /// From that call on, for want of space.
+    pub(crate) fn full_from(op: Op, ending: &'static str, number: u64) -> Self {
+        Self { op, ending, which: Failing::From(number), kind: io::ErrorKind::StorageFull, written: 7 }
+    }
+}
+
 #[derive(Default)]
 struct Gate {
     closed: Mutex<bool>,
@@ -38,6 +77,7 @@ struct Gate {
 
 struct Inner {
     failing: Mutex<Failing>,
+    faults: Mutex<Vec<(Fault, u64)>>,
     calls: AtomicU64,
     failed: AtomicU64,
     syncs: AtomicU64,
@@ -54,6 +94,7 @@ impl TestStorage {
     pub(crate) fn new() -> Arc<Self> {
         let inner = Inner {
             failing: Mutex::new(Failing::Never),
+            faults: Mutex::default(),
             calls: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
@@ -77,7 +118,13 @@ impl TestStorage {
         self.inner.failed.store(0, Ordering::SeqCst);
     }
 
-    /// Calls that failed since [`TestStorage::fail`].
+    /// From now on these calls fail, and no others.
+    pub(crate) fn inject(&self, faults: &[Fault]) {
+        self.fail(Failing::Never);
+        *self.inner.faults.lock().unwrap() = faults.iter().map(|fault| (*fault, 0)).collect();
+    }
+
+    /// Calls that failed since [`TestStorage::fail`] or [`TestStorage::inject`].
     pub(crate) fn failed(&self) -> u64 {
         self.inner.failed.load(Ordering::SeqCst)
     }
@@ -108,6 +155,28 @@ impl TestStorage {
 }
 
 impl Inner {
+    /// The fault that hits this call of a file of this name.
+    fn fault(&self, op: Op, name: &Path) -> Result<(), Fault> {
+        let name = name.to_string_lossy();
+        let mut hit = Ok(());
+        for (fault, calls) in self.faults.lock().unwrap().iter_mut() {
+            if fault.op == op && name.ends_with(fault.ending) {
+                if fault.which.hits(*calls) {
+                    hit = Err(*fault);
+                }
+                *calls += 1;
+            }
+        }
+        if hit.is_err() {
+            self.failed.fetch_add(1, Ordering::SeqCst);
+        }
+        hit
+    }
+
+    fn check(&self, op: Op, name: &Path) -> io::Result<()> {
+        self.fault(op, name).map_err(|fault| io::Error::new(fault.kind, "injected"))
+    }
+
     fn call(&self) -> io::Result<()> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst);
         if self.failing.lock().unwrap().hits(number) {
@@ -130,10 +199,13 @@ impl Inner {
 
 impl Storage for TestStorage {
     fn open(&self, path: &Path, how: OpenAs) -> io::Result<Arc<dyn StorageFile>> {
-        if how != OpenAs::Existing {
+        if how == OpenAs::Existing {
+            self.inner.check(Op::Open, path)?;
+        } else {
             self.inner.call()?;
+            self.inner.check(Op::Create, path)?;
         }
-        Ok(Arc::new(TestFile { file: OsStorage.open(path, how)?, inner: Arc::clone(&self.inner) }))
+        Ok(Arc::new(TestFile { file: OsStorage.open(path, how)?, path: path.to_owned(), inner: Arc::clone(&self.inner) }))
     }
 
     fn kind(&self, path: &Path) -> io::Result<PathKind> {
@@ -151,6 +223,7 @@ impl Storage for TestStorage {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.inner.call()?;
+        self.inner.check(Op::Rename, to)?;
         OsStorage.rename(from, to)
     }
 
@@ -161,22 +234,27 @@ impl Storage for TestStorage {
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.inner.call()?;
+        self.inner.check(Op::Remove, path)?;
         OsStorage.remove_file(path)
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         self.inner.call()?;
+        self.inner.check(Op::SyncDirectory, path)?;
         if self.inner.skip_syncs.load(Ordering::SeqCst) { Ok(()) } else { OsStorage.sync_directory(path) }
     }
 }
 
 struct TestFile {
     file: Arc<dyn StorageFile>,
+    /// As it was opened.
+    path: PathBuf,
     inner: Arc<Inner>,
 }
 
 impl StorageFile for TestFile {
     fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        self.inner.check(Op::Read, &self.path)?;
         self.file.read_at(bytes, at)
     }
 
@@ -185,11 +263,16 @@ impl StorageFile for TestFile {
             self.file.write_at(&bytes[..bytes.len() / 2], at)?;
             return Err(error);
         }
+        if let Err(fault) = self.inner.fault(Op::Write, &self.path) {
+            self.file.write_at(&bytes[..bytes.len().min(fault.written)], at)?;
+            return Err(io::Error::new(fault.kind, "injected"));
+        }
         self.file.write_at(bytes, at)
     }
 
     fn resize(&self, bytes: u64) -> io::Result<()> {
         self.inner.call()?;
+        self.inner.check(Op::Resize, &self.path)?;
         self.file.resize(bytes)
     }
 
@@ -200,6 +283,7 @@ impl StorageFile for TestFile {
     fn sync(&self) -> io::Result<()> {
         self.inner.pass_gate();
         self.inner.call()?;
+        self.inner.check(Op::Sync, &self.path)?;
         self.inner.syncs.fetch_add(1, Ordering::SeqCst);
         if self.inner.skip_syncs.load(Ordering::SeqCst) { Ok(()) } else { self.file.sync() }
     }

@@ -13,7 +13,8 @@
 //! - of one key one event is between `Beginning` and settled, and it is the earliest unsettled one; a key moves on only after the
 //!   settlement is durable, so that no kill can make a later event of a key run before an earlier one;
 //! - permits held plus events in flight never exceed `in_flight_max`; every start uses one permit;
-//! - at most `window_max` events after the first unsettled one are looked at.
+//! - at most `window_max` events after the first unsettled one are looked at;
+//! - what has expired is dropped where it is not running, counted, and never begun once that is known.
 //!
 //! Who drives it: call `handle_*`, [`Cycle::grant`] and [`Cycle::stop`] as things happen; after each call drain [`Cycle::poll`] until it
 //! gives `None`, then look at [`Cycle::permits_missing`] and [`Cycle::next_deadline`].
@@ -27,7 +28,7 @@ use latent_core::{ActivationOutcome, Disposition, MonoTime, Offset};
 
 use super::limits;
 use super::settled::SettledSet;
-use super::source::{Head, HeadContent, KeyId, Remembered, Settlement, SourceError, TerminationReason};
+use super::source::{Head, HeadContent, KeyId, Listing, Remembered, Settlement, SourceError, TerminationReason};
 
 pub use command::{Command, CycleOptions, Intake};
 pub use snapshot::{CycleSnapshot, CycleState};
@@ -77,6 +78,10 @@ pub struct Cycle {
     cursor: Offset,
     /// Offset after the last one known to exist.
     known_end: Offset,
+    /// Below this everything has expired, as far as known.
+    first: Offset,
+    /// Events that expired before they were settled.
+    expired_unread: u64,
     pull_open: Option<OpenPull>,
     pull_not_before: Option<MonoTime>,
     permits: u32,
@@ -102,6 +107,8 @@ impl Cycle {
             timers: BTreeSet::new(),
             outbox: VecDeque::new(),
             known_end,
+            first: Offset(0),
+            expired_unread: 0,
             pull_open: None,
             pull_not_before: None,
             permits: 0,
@@ -119,11 +126,12 @@ impl Cycle {
     }
 
     /// The answer to [`Command::Pull`].
-    pub fn handle_pulled(&mut self, now: MonoTime, answer: Result<Vec<Head>, SourceError>) {
+    pub fn handle_pulled(&mut self, now: MonoTime, answer: Result<Listing, SourceError>) {
         let Some(pull) = self.pull_open.take() else { return };
         match answer {
-            Ok(heads) => {
+            Ok(Listing { heads, first }) => {
                 self.source_faults = 0;
+                self.drop_expired(now, first);
                 let complete = (heads.len() as u64) < u64::from(pull.heads_max);
                 for head in heads {
                     self.take_head(now, head);
@@ -135,6 +143,8 @@ impl Cycle {
                     self.cursor = self.settled.first_unsettled(self.cursor);
                 }
             }
+            // What was asked for has expired meanwhile, so nothing is asked for again.
+            Err(_) if self.cursor >= self.known_end => {}
             Err(_) => self.pull_not_before = Some(now.plus_millis(self.source_backoff_millis())),
         }
     }
@@ -152,8 +162,17 @@ impl Cycle {
                 self.in_flight = self.in_flight.saturating_sub(1);
                 self.settle(offset, Settlement::Terminated(TerminationReason::Undecodable));
             }
-            Err(SourceError::Unavailable { .. }) => {
+            Err(SourceError::Expired { first }) if offset < first => {
                 self.in_flight = self.in_flight.saturating_sub(1);
+                self.source_faults = 0;
+                self.drop_expired(now, first);
+                self.drop_event(now, offset);
+            }
+            Err(SourceError::Unavailable { .. } | SourceError::Expired { .. }) => {
+                self.in_flight = self.in_flight.saturating_sub(1);
+                if offset < self.first {
+                    return self.drop_event(now, offset);
+                }
                 let until = now.plus_millis(self.source_backoff_millis());
                 self.delay(offset, until);
             }
@@ -178,6 +197,7 @@ impl Cycle {
             Disposition::Retry { .. } if entry.attempts >= self.options.policy.deliveries_max => {
                 self.settle(offset, Settlement::Terminated(TerminationReason::Exhausted));
             }
+            Disposition::Retry { .. } if offset < self.first => self.drop_event(now, offset),
             Disposition::Retry { delay_millis: wished } => {
                 let delay_millis = self.options.policy.delay_millis(entry.attempts, wished);
                 self.delay(offset, now.plus_millis(delay_millis));
@@ -210,7 +230,7 @@ impl Cycle {
         self.cursor = self.settled.first_unsettled(self.cursor);
         self.entries.remove(&offset);
         if let HeadContent::Event(key) = entry.content {
-            self.advance_key(now, key);
+            self.leave_key(now, key, offset);
         }
     }
 
@@ -265,6 +285,11 @@ impl Cycle {
         timer.into_iter().chain(pull).min()
     }
 
+    /// Whether the event is listed and neither settled nor dropped.
+    pub fn has(&self, offset: Offset) -> bool {
+        self.entries.contains_key(&offset)
+    }
+
     /// Attempts made on an event that is not settled.
     pub fn attempts(&self, offset: Offset) -> u32 {
         self.entries.get(&offset).map_or(0, |entry| entry.attempts)
@@ -312,6 +337,9 @@ impl Cycle {
         let Some(entry) = self.entries.get_mut(&offset) else { return };
         entry.attempts = entry.attempts.saturating_sub(1);
         let attempts = entry.attempts;
+        if offset < self.first {
+            return self.drop_event(now, offset);
+        }
         let delay_millis = if self.stopped { 0 } else { self.options.policy.delay_millis(1, None) };
         if self.stopped {
             self.set_state(offset, State::Waiting);
@@ -319,6 +347,41 @@ impl Cycle {
             self.delay(offset, now.plus_millis(delay_millis));
         }
         self.outbox.push_back(Command::Postpone { offset, attempts, delay_millis });
+    }
+
+    /// Everything below `first` has expired. What runs may end; of the rest, nothing can be read any more.
+    fn drop_expired(&mut self, now: MonoTime, first: Offset) {
+        if first <= self.first {
+            return;
+        }
+        #[cfg(test)]
+        if self.planted == Some(super::sim::PlantedBug::KeepExpired) {
+            return;
+        }
+        self.first = first;
+        self.expired_unread = self.expired_unread.saturating_add(self.settled.unsettled_in(self.cursor, first));
+        self.settled.insert_range(self.cursor, first);
+        self.known_end = self.known_end.max(first);
+        self.remembered = self.remembered.split_off(&first);
+        let is_open = |state| matches!(state, State::Beginning | State::Running | State::Settling(_) | State::Unsettled(..));
+        let dropped: Vec<_> = self.entries.range(..first).filter(|(_, entry)| !is_open(entry.state)).map(|(offset, _)| *offset).collect();
+        // The latest first: then no event is released that is dropped itself a moment later.
+        dropped.into_iter().rev().for_each(|offset| self.drop_event(now, offset));
+        self.cursor = self.settled.first_unsettled(self.cursor);
+    }
+
+    /// Drops an event that has expired and is not running.
+    fn drop_event(&mut self, now: MonoTime, offset: Offset) {
+        let Some(entry) = self.entries.remove(&offset) else { return };
+        self.expired_unread = self.expired_unread.saturating_add(1);
+        self.settled.insert(offset);
+        self.ready.remove(&offset);
+        if let State::Delayed(until) = entry.state {
+            self.timers.remove(&(until, offset));
+        }
+        if let HeadContent::Event(key) = entry.content {
+            self.leave_key(now, key, offset);
+        }
     }
 
     /// Lets the front of a key's queue go on: at once, or when the delay noted by an earlier process is over.
@@ -355,11 +418,18 @@ impl Cycle {
         }
     }
 
-    fn advance_key(&mut self, now: MonoTime, key: KeyId) {
+    /// The event is done with; if its key waited for it, the next one has its turn.
+    fn leave_key(&mut self, now: MonoTime, key: KeyId, offset: Offset) {
         let Some(queue) = self.keys.get_mut(&key) else { return };
-        queue.pop_front();
+        let was_front = queue.front() == Some(&offset);
+        if was_front {
+            queue.pop_front();
+        } else {
+            queue.retain(|waiting| *waiting != offset);
+        }
         match queue.front().copied() {
-            Some(next) => self.release(now, next),
+            Some(next) if was_front => self.release(now, next),
+            Some(_) => {}
             None => {
                 self.keys.remove(&key);
             }

@@ -21,7 +21,7 @@ use crate::{ActivationEnd, InboundTarget, LocalActivationManager, NodeError};
 
 use super::cycle::Intake;
 use super::policy::DeliveryPolicy;
-use super::source::{Head, Remembered, Source, SourceError};
+use super::source::{Listing, Remembered, Source, SourceError};
 use allowance::LogAllowance;
 use handle::Shared;
 pub use handle::{BindingStatus, DeliveryHandle, DeliveryTotals, LatencyMillis};
@@ -59,7 +59,7 @@ pub struct PartitionSpec {
 /// News for one unit, from whatever thread.
 enum News {
     Available(Offset),
-    Pulled(Result<Vec<Head>, SourceError>),
+    Pulled(Result<Listing, SourceError>),
     Begun(Offset, Result<DeliveredEvent, SourceError>),
     Finished(Offset, Box<ActivationEnd>),
     Settled(Offset, Result<(), SourceError>),

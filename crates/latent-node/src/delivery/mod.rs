@@ -16,4 +16,4 @@ pub use cycle::{Command, Cycle, CycleOptions, CycleSnapshot, CycleState, Intake}
 pub use driver::{BindingSpec, BindingStatus, DeliveryDriver, DeliveryHandle, DeliveryTotals, LatencyMillis, PartitionSpec};
 pub use policy::DeliveryPolicy;
 pub use settled::SettledSet;
-pub use source::{Head, HeadContent, KeyId, Postponement, Remembered, Settlement, Source, SourceError, TerminationReason};
+pub use source::{Head, HeadContent, KeyId, Listing, Postponement, Remembered, Settlement, Source, SourceError, TerminationReason};

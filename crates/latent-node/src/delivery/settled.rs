@@ -41,6 +41,13 @@ impl SettledSet {
         Offset(range.map_or(from, |(_, end)| *end))
     }
 
+    /// How many offsets of `start..end` are not settled.
+    pub fn unsettled_in(&self, start: Offset, end: Offset) -> u64 {
+        let (start, end) = (start.0.max(self.floor), end.0);
+        let settled = self.above.range(..end).map(|(from, to)| (*to).min(end).saturating_sub((*from).max(start)));
+        end.saturating_sub(start).saturating_sub(settled.sum())
+    }
+
     /// Settles `offset`.
     pub fn insert(&mut self, offset: Offset) {
         self.insert_range(offset, Offset(offset.0.saturating_add(1)));
@@ -109,6 +116,10 @@ mod tests {
             for from in 0..80 {
                 let first = (from..).find(|offset| !model.contains(offset)).unwrap_or_default();
                 prop_assert_eq!(set.first_unsettled(Offset(from)), Offset(first));
+                for end in 0..80 {
+                    let unsettled = (from..end).filter(|offset| !model.contains(offset)).count() as u64;
+                    prop_assert_eq!(set.unsettled_in(Offset(from), Offset(end)), unsettled);
+                }
             }
             let ranges: Vec<_> = set.ranges().collect();
             prop_assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0));

@@ -27,6 +27,15 @@ pub enum HeadContent {
     Undecodable,
 }
 
+/// What a pull tells.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listing {
+    /// Ascending.
+    pub heads: Vec<Head>,
+    /// Every event below has expired: retention does not wait for anybody, and nobody can read it any more. 0 where events do not expire.
+    pub first: Offset,
+}
+
 /// How an event is settled for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settlement {
@@ -73,6 +82,12 @@ pub enum SourceError {
     /// The record cannot be read and never will be: it is terminated without running.
     #[error("the record cannot be read")]
     Undecodable,
+    /// The event has expired: it is dropped without running.
+    #[error("the event has expired: the first one that is kept is {first}")]
+    Expired {
+        /// As in [`Listing::first`]; above the event's offset.
+        first: Offset,
+    },
     /// It cannot be done now.
     #[error("{reason}")]
     Unavailable {
@@ -95,8 +110,8 @@ pub struct Remembered {
 /// Every method hands over and returns a ticket; none blocks. The cycle never has more than one `pull` open, and for one offset never
 /// more than one of the others.
 pub trait Source: Send {
-    /// Heads with offsets ≥ `from`, ascending, at most `heads_max`. Fewer than that means that there are no more now.
-    fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Vec<Head>, SourceError>>;
+    /// Heads with offsets ≥ `from`, at most `heads_max`. Fewer than that means that there are no more now.
+    fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Listing, SourceError>>;
 
     /// Writes down that `attempt` begins, then gives the event. The note survives a kill of the process.
     fn begin(&mut self, offset: Offset, attempt: u32) -> Ticket<Result<DeliveredEvent, SourceError>>;

@@ -11,7 +11,7 @@ use latent_core::{
     MonoTime, Offset, Partition, PublicationId, ServiceName, TenantId, Ticket, TopicName, TrapCode, UnixMillis,
 };
 use latent_node::delivery::{
-    BindingSpec, BindingStatus, DeliveryDriver, DeliveryHandle, DeliveryPolicy, Head, HeadContent, Intake, KeyId, PartitionSpec,
+    BindingSpec, BindingStatus, DeliveryDriver, DeliveryHandle, DeliveryPolicy, Head, HeadContent, Intake, KeyId, Listing, PartitionSpec,
     Postponement, Remembered, Settlement, Source, SourceError,
 };
 use latent_node::{
@@ -43,6 +43,8 @@ pub(crate) struct Log {
     pub(crate) postponed: Vec<(u64, Postponement)>,
     /// How many of the next operations are refused.
     pub(crate) refuse: usize,
+    /// Below this everything has expired.
+    pub(crate) first: u64,
 }
 
 #[derive(Clone, Default)]
@@ -64,14 +66,19 @@ impl MemorySource {
 }
 
 impl Source for MemorySource {
-    fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Vec<Head>, SourceError>> {
+    fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Listing, SourceError>> {
         self.answer(|log| {
-            let events = (0_u64..).zip(&log.events).skip_while(|(offset, _)| *offset < from.0).take(heads_max as usize);
-            events.map(|(offset, (key, _))| Head { offset: Offset(offset), content: HeadContent::Event(key_id(key)) }).collect()
+            let events = (0_u64..).zip(&log.events).skip_while(|(offset, _)| *offset < from.0.max(log.first)).take(heads_max as usize);
+            let heads = events.map(|(offset, (key, _))| Head { offset: Offset(offset), content: HeadContent::Event(key_id(key)) });
+            Listing { heads: heads.collect(), first: Offset(log.first) }
         })
     }
 
     fn begin(&mut self, offset: Offset, attempt: u32) -> Ticket<Result<DeliveredEvent, SourceError>> {
+        let first = Offset(self.log().first);
+        if offset < first {
+            return Ticket::ready(Err(SourceError::Expired { first }));
+        }
         self.answer(|log| event(log.events[usize::try_from(offset.0).unwrap()], offset, attempt))
     }
 

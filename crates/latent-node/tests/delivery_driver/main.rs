@@ -56,6 +56,45 @@ async fn a_failing_event_runs_again_after_its_delays_and_ends_exhausted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_expires_before_it_runs_is_counted_apart_and_nothing_waits_for_it() {
+    let bench = Bench::new(2, &["acme"]);
+    let source = source(&[("a", "ok"), ("a", "ok"), ("a", "trap"), ("a", "ok"), ("b", "trap"), ("a", "ok")]);
+    source.log().first = 2;
+    let policy = DeliveryPolicy { deliveries_max: 5, retry_delay_millis: 1_000, ..DeliveryPolicy::default() };
+    let driving = bench.drive(vec![bench.binding("t", "acme", policy, &source)]);
+    let delayed = bench.until(&driving, |status| status.delayed == 2).await;
+    assert_eq!((delayed.expired_unread, delayed.pending), (2, 4), "two were gone before the first look");
+    // Found when the delay is over: the retried ones and the one that waits behind one of them are gone too.
+    source.log().first = 5;
+    let status = bench.until(&driving, |status| status.acknowledged == 1).await;
+    assert_eq!((status.expired_unread, status.terminated, status.pending, status.state), (5, 0, 0, CycleState::Idle));
+    assert_eq!(bench.backend.started(), ["acme/2#1", "acme/4#1", "acme/5#1"]);
+    assert_eq!(source.log().settled.keys().copied().collect::<Vec<_>>(), [5]);
+    driving.stop().await;
+    assert_eq!(bench.manager.snapshot().node.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_expires_while_it_runs_is_not_tried_again() {
+    let bench = Bench::new(2, &["acme"]);
+    let source = source(&[("a", "hang"), ("b", "ok")]);
+    let policy = DeliveryPolicy { deliveries_max: 5, operation_timeout_millis: 1_000, ..DeliveryPolicy::default() };
+    let driving = bench.drive(vec![bench.binding("t", "acme", policy, &source)]);
+    bench.until(&driving, |status| status.acknowledged == 1).await;
+    {
+        let mut log = source.log();
+        log.events.push(("c", "ok"));
+        log.first = 2;
+    }
+    driving.handle.available("in", Partition(0), Offset(3));
+    let status = bench.until(&driving, |status| status.pending == 0).await;
+    assert_eq!((status.acknowledged, status.terminated, status.expired_unread, status.state), (2, 0, 1, CycleState::Idle));
+    assert_eq!(bench.backend.started(), ["acme/0#1", "acme/1#1", "acme/2#1"]);
+    driving.stop().await;
+    assert_eq!(bench.manager.snapshot().node.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn guest_code_ends_a_settle_margin_before_the_one_deadline() {
     let bench = Bench::new(2, &["acme"]);
     let source = source(&[("a", "hang")]);

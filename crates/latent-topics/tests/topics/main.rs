@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod expiry;
 mod publisher;
 mod store;

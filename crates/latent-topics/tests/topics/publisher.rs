@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use latent_bridge::{AppendWatcher, BridgeManifest, BusError, EmbeddedBroker, EventBus, PublishAck, PublishResult, RecordHead};
+use latent_bridge::{
+    AppendWatcher, BridgeManifest, BusError, EmbeddedBroker, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead,
+};
 use latent_capabilities::{
     AuditRing, EventBinding, EventDraft, Plan, PlanBook, ProviderOutcome, ProviderRef, Providers, ServicePlan, Session, SessionSpec,
 };
 use latent_core::{
     ActivationId, Clock, Deadline, Epoch, KnownFailure, LogicalTopic, NewRecord, Offset, Partition, ProviderId, PublicationId,
-    PublicationOutcome, Receipt, StoredRecord, SystemClock, TenantId, Ticket, Uid, UncertainCause,
+    PublicationOutcome, Receipt, StoredRecord, SystemClock, TenantId, Ticket, Uid, UncertainCause, UnixMillis,
 };
 use latent_topics::{PROFILE, PublisherTotals, TopicPublisher};
 
@@ -169,6 +171,10 @@ impl EventBus for Silent {
     }
 
     fn watch_appends(&self, _: Arc<dyn AppendWatcher>) {}
+
+    fn maintain(&self, _: UnixMillis) -> Result<MaintenanceReport, BusError> {
+        Ok(MaintenanceReport::default())
+    }
 }
 
 #[tokio::test(start_paused = true)]

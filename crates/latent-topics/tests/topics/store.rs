@@ -11,14 +11,14 @@ use latent_topics::{DeliveryStore, StartAt, TopicSource, TopicsError, UnitKey};
 
 const MANIFEST: &str = "manifest_version: 1\nname: test\ntopics:\n  - name: in\n    partitions: 1\n  - name: other\n    partitions: 1\n";
 
-struct Bench {
-    bus: Arc<EmbeddedBroker>,
-    store: Arc<DeliveryStore>,
+pub(crate) struct Bench {
+    pub(crate) bus: Arc<EmbeddedBroker>,
+    pub(crate) store: Arc<DeliveryStore>,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Bench {
-    fn open(directory: &std::path::Path) -> Self {
+    pub(crate) fn open(directory: &std::path::Path) -> Self {
         let manifest = BridgeManifest::from_yaml(MANIFEST).unwrap();
         let bus = Arc::new(EmbeddedBroker::open_or_apply(directory, &manifest).unwrap());
         let store = DeliveryStore::open(&bus).unwrap();
@@ -26,7 +26,7 @@ impl Bench {
         Self { bus, store, runtime }
     }
 
-    fn publish(&self, count: usize) {
+    pub(crate) fn publish(&self, count: usize) {
         for n in 0..count {
             let payload = Bytes::from(format!("event {n}"));
             let record = NewRecord::new(None, &format!("k{n}"), MediaType::octet_stream(), Attributes::default(), payload).unwrap();
@@ -34,7 +34,7 @@ impl Bench {
         }
     }
 
-    fn source(&self, start: StartAt) -> (TopicSource, u32) {
+    pub(crate) fn source(&self, start: StartAt) -> (TopicSource, u32) {
         let (_, end) = self.bus.bounds("in", Partition(0)).unwrap();
         let unit = self.store.declare(&[(key("b", "in"), start, end)]).unwrap()[0];
         let bus = Arc::clone(&self.bus) as Arc<dyn EventBus>;
@@ -42,11 +42,11 @@ impl Bench {
     }
 }
 
-fn clock() -> ManualClock {
+pub(crate) fn clock() -> ManualClock {
     ManualClock::starting_at(UnixMillis(1_000_000))
 }
 
-fn key(binding: &str, topic: &str) -> UnitKey {
+pub(crate) fn key(binding: &str, topic: &str) -> UnitKey {
     UnitKey { binding: BindingId::parse(binding).unwrap(), topic: TopicName::parse(topic).unwrap(), partition: Partition(0) }
 }
 
@@ -100,12 +100,12 @@ fn a_pull_lists_keys_and_a_key_has_one_id() {
     bench.publish(2);
     bench.publish(1);
     let (mut source, _) = bench.source(StartAt::Earliest);
-    let heads = source.pull(Offset(0), 10).wait().unwrap();
+    let heads = source.pull(Offset(0), 10).wait().unwrap().heads;
     let keys: Vec<_> = heads.iter().map(|head| head.content).collect();
     assert_eq!(heads.iter().map(|head| head.offset.0).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(matches!(keys[0], HeadContent::Event(_)) && keys[0] != keys[1] && keys[0] == keys[2]);
-    assert_eq!(source.pull(Offset(1), 1).wait().unwrap().len(), 1);
-    assert!(source.pull(Offset(3), 10).wait().unwrap().is_empty());
+    assert_eq!(source.pull(Offset(1), 1).wait().unwrap().heads.len(), 1);
+    assert!(source.pull(Offset(3), 10).wait().unwrap().heads.is_empty());
 }
 
 #[test]

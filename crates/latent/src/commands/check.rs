@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use latent_bridge::EmbeddedBroker;
 use serde_json::json;
 
-use crate::config::{self, ComponentFiles};
+use crate::config::{self, ComponentFiles, Config, EngineConfig};
+use crate::engine::engine_options;
 use crate::error::CliError;
 use crate::output::{Form, Output};
 
@@ -18,6 +20,13 @@ pub(crate) struct CheckArgs {
     config: PathBuf,
 }
 
+/// The schemas that the manifest names, which `latent run` needs when it brings them into the data directory.
+fn check_schemas(config: &Config) -> Result<(), CliError> {
+    let EngineConfig::Embedded { manifest, manifest_path: file, .. } = &config.engine;
+    let checked = EmbeddedBroker::check_schemas(manifest, &engine_options("latent check", Some(file)));
+    checked.map_err(|error| CliError::Manifest { file: file.clone(), reason: error.to_string() })
+}
+
 /// Every problem at once, each with its line. With `--json` the document says `valid` either way.
 ///
 /// # Errors
@@ -25,6 +34,7 @@ pub(crate) struct CheckArgs {
 pub(crate) fn check(args: &CheckArgs, output: &mut Output) -> Result<(), CliError> {
     match config::load(&args.config, ComponentFiles::MustExist) {
         Ok(loaded) => {
+            check_schemas(&loaded.config)?;
             if output.form() == Form::Human {
                 output.warnings(&loaded.warnings);
             }

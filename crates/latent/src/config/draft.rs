@@ -24,6 +24,7 @@ pub(super) struct Draft {
 pub(super) struct EngineDraft {
     pub(super) manifest: BridgeManifest,
     pub(super) manifest_path: PathBuf,
+    pub(super) maintenance_interval_seconds: u64,
 }
 
 #[derive(Debug)]
@@ -129,11 +130,11 @@ impl TriggerDraft {
 impl Draft {
     /// The configuration. `None` only after a problem was reported.
     pub(super) fn complete(self, path: PathBuf) -> Option<Config> {
-        let engine = self.engine?;
+        let EngineDraft { manifest, manifest_path, maintenance_interval_seconds } = self.engine?;
         Some(Config {
             path,
             node: self.node?,
-            engine: EngineConfig::Embedded { manifest: engine.manifest, manifest_path: engine.manifest_path },
+            engine: EngineConfig::Embedded { manifest, manifest_path, maintenance_interval_seconds },
             topics: self.topics.into_iter().map(TopicDraft::complete).collect::<Option<_>>()?,
             services: self.services.into_iter().map(ServiceDraft::complete).collect::<Option<_>>()?,
             triggers: self.triggers.into_iter().map(TriggerDraft::complete).collect::<Option<_>>()?,

@@ -9,6 +9,7 @@ use latent_bridge::{BridgeManifest, BusError, EmbeddedBroker, ManifestError};
 use super::draft::EngineDraft;
 use super::problem::Fault;
 use super::section::{Report, Section, nearest};
+use crate::limits::MAINTENANCE_INTERVAL_SECONDS;
 
 const KINDS: &[&str] = &["embedded", "nats"];
 const ON_NATS: &str = "remove it; only kind = \"embedded\" is built, and it needs none of these";
@@ -33,11 +34,12 @@ pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder
         section.refuse_later(report, LATER);
     }
     let manifest = section.required_text(report, "manifest", "manifest = \"bridge.yaml\"");
+    let maintenance = section.integer_or_default(report, "maintenance_interval_seconds", &MAINTENANCE_INTERVAL_SECONDS);
     section.finish(report, LATER);
     let manifest = manifest?;
     let path = folder.join(manifest.value);
     match read_manifest(&path) {
-        Ok(parsed) => Some(EngineDraft { manifest: parsed, manifest_path: path }),
+        Ok(parsed) => Some(EngineDraft { manifest: parsed, manifest_path: path, maintenance_interval_seconds: maintenance.value }),
         Err(refusal) => {
             report.push(manifest.at, Fault::Manifest(refusal));
             None
@@ -111,7 +113,7 @@ impl ManifestRefusal {
                 let place = line.zip(column);
                 (place, place.map_or_else(|| problem.clone(), |place| without_place(&problem, place)))
             }
-            ManifestError::Invalid { field, problem } => (None, format!("{field}: {problem}")),
+            ManifestError::Invalid { field, problem, line, column } => (line.zip(column), format!("{field}: {problem}")),
             error => (None, error.to_string()),
         };
         Self { file: path.to_owned(), place, problem }

@@ -45,6 +45,8 @@ pub(crate) enum EngineConfig {
         manifest: BridgeManifest,
         /// Where it was read from; schema references are relative to its folder.
         manifest_path: PathBuf,
+        /// Seconds from the end of one maintenance to the begin of the next.
+        maintenance_interval_seconds: u64,
     },
 }
 

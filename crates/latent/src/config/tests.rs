@@ -96,8 +96,8 @@ fn the_example_is_read_with_every_default() {
     let base = folder.path.parent().unwrap();
     assert_eq!(path, folder.path);
     assert_eq!((&*node.name, node.data_dir, node.cells, node.drain_millis), ("edge-1", base.join("data"), None, 10_000));
-    let EngineConfig::Embedded { manifest, manifest_path } = engine;
-    assert_eq!((manifest.topics.len(), manifest_path), (3, base.join("bridge.yaml")));
+    let EngineConfig::Embedded { manifest, manifest_path, maintenance_interval_seconds } = engine;
+    assert_eq!((manifest.topics.len(), manifest_path, maintenance_interval_seconds), (3, base.join("bridge.yaml"), 60));
     assert_eq!(topics.iter().map(|topic| topic.name.as_str()).collect::<Vec<_>>(), ["github.events", "triage.results"]);
     assert_eq!(services[0].component, base.join("triage.wasm"));
     assert_eq!(services[0].grants[0].topics[0].as_str(), "triage.results");
@@ -122,6 +122,27 @@ fn every_setting_can_be_given() {
     assert_eq!((trigger.max_deliveries, trigger.max_in_flight, trigger.start), (100, 1, StartPosition::Latest));
     assert_eq!((trigger.retry_delay_millis, trigger.retry_delay_max_millis, trigger.operation_timeout_millis), (10, 20, 5_000));
     assert_eq!((trigger.contract.as_str(), trigger.function.as_str()), ("demo:a/b@1.0.0", "run"));
+}
+
+#[test]
+fn the_interval_of_maintenance_is_accepted_in_its_range_alone() {
+    let folder = folder();
+    for (seconds, accepted) in
+        [("-1", false), ("0", false), ("1", true), ("2", true), ("86_399", true), ("86_400", true), ("86_401", false)]
+    {
+        let text = EXAMPLE.replace("kind = \"embedded\"", &format!("kind = \"embedded\"\nmaintenance_interval_seconds = {seconds}"));
+        match parse(&folder.path, &text, ComponentFiles::NotNeeded) {
+            Ok(loaded) => {
+                let EngineConfig::Embedded { maintenance_interval_seconds, .. } = loaded.config.engine;
+                assert!(accepted && maintenance_interval_seconds.to_string() == seconds.replace('_', ""), "{seconds}");
+            }
+            Err(error) => {
+                assert!(!accepted, "{seconds}");
+                let [problem] = &error.problems[..] else { panic!("{error:?}") };
+                assert_eq!((problem.kind, problem.line), ("config-out-of-range", Some(7)), "{seconds}");
+            }
+        }
+    }
 }
 
 /// What is replaced in the example, by what, and then: needle of the line, kind of the problem, words of its text.

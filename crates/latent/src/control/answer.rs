@@ -9,6 +9,7 @@ use latent_bridge::{BusError, EventBus, HeadContent, PublishResult, RecordHead};
 use latent_core::{Offset, Partition, Ticket, Uid};
 
 use super::protocol::{Answer, Bounds, Event, Fault, NewEvent, Placed, Published, Request, TopicInfo};
+use super::statistics::{PartitionPlace, page_of_partitions};
 use super::target::{ControlTarget, TriggerStatus};
 use crate::limits;
 
@@ -46,8 +47,21 @@ fn read(target: &dyn ControlTarget, request: Request) -> Result<Answer, BusError
         }
         Request::TriggerStatus { after } => page_of_statuses(target.trigger_status(), after.as_deref()),
         Request::Summary => Answer::Summary(target.node_summary()),
+        Request::Statistics { topic, after } => statistics(target, topic.as_deref(), after.as_ref())?,
+        Request::Maintain => Answer::Maintained(target.maintain()?.into()),
         Request::Publish { .. } => return Err(BusError::NotSent { reason: "publications are handed over, not read".to_owned() }),
     })
+}
+
+fn statistics(target: &dyn ControlTarget, topic: Option<&str>, after: Option<&PartitionPlace>) -> Result<Answer, BusError> {
+    if let Some(topic) = topic {
+        // Refuses what the log does not have.
+        target.bus().partitions(topic)?;
+    }
+    let mut topics = target.statistics();
+    topics.retain(|statistics| topic.is_none_or(|topic| statistics.topic == topic));
+    let (partitions, more) = page_of_partitions(&topics, after);
+    Ok(Answer::Statistics { partitions, more })
 }
 
 fn topics(bus: &dyn EventBus) -> Result<Vec<TopicInfo>, BusError> {
@@ -108,7 +122,7 @@ fn submit(bus: &dyn EventBus, topic: &str, event: NewEvent) -> Submitted {
 fn published(result: PublishResult) -> Published {
     match result {
         Ok(ack) => Published::Stored(ack.into()),
-        Err(error) => Published::Fault(Fault::from(&error)),
+        Err(error) => Published::Fault(Fault::from(&error).bounded()),
     }
 }
 
@@ -152,8 +166,8 @@ fn page_of_statuses(statuses: Vec<TriggerStatus>, after: Option<&str>) -> Answer
 mod tests {
     use std::sync::Mutex;
 
-    use latent_bridge::{AppendWatcher, PublishAck};
-    use latent_core::{NewRecord, StoredRecord};
+    use latent_bridge::{AppendWatcher, MaintenanceReport, PublishAck};
+    use latent_core::{NewRecord, StoredRecord, UnixMillis};
 
     use super::super::protocol::Payload;
     use super::*;
@@ -222,6 +236,10 @@ mod tests {
         }
 
         fn watch_appends(&self, _: Arc<dyn AppendWatcher>) {}
+
+        fn maintain(&self, _: UnixMillis) -> Result<MaintenanceReport, BusError> {
+            Ok(MaintenanceReport::default())
+        }
     }
 
     #[test]

@@ -7,7 +7,9 @@ use latent_bridge::{BusError, PublishAck};
 use latent_core::{Attributes, MediaType, NewRecord, StoredRecord, Uid};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::statistics::{Maintained, PartitionInfo, PartitionPlace};
 use super::target::{NodeSummary, TriggerStatus};
+use crate::limits;
 
 /// The one version spoken.
 pub(super) const VERSION: u32 = 1;
@@ -61,6 +63,15 @@ pub(crate) enum Request {
     },
     /// The node's counters.
     Summary,
+    /// Sizes of partitions by topic and number, a page at a time.
+    Statistics {
+        /// Only of this topic.
+        topic: Option<String>,
+        /// Only those after this one.
+        after: Option<PartitionPlace>,
+    },
+    /// Do now what the node does by itself from time to time.
+    Maintain,
 }
 
 /// What is answered.
@@ -88,6 +99,15 @@ pub(crate) enum Answer {
     },
     /// To [`Request::Summary`].
     Summary(NodeSummary),
+    /// To [`Request::Statistics`].
+    Statistics {
+        /// The page.
+        partitions: Vec<PartitionInfo>,
+        /// True when there are more after the last one.
+        more: bool,
+    },
+    /// To [`Request::Maintain`].
+    Maintained(Maintained),
     /// The request could not be fulfilled.
     Fault(Fault),
 }
@@ -265,6 +285,8 @@ pub(crate) struct Fault {
 const BUSY: &str = "busy";
 /// Kind of a uid that belongs to another event.
 const CONFLICT: &str = "conflict";
+/// Kind of an event that breaks a rule.
+const REJECTED: &str = "rejected";
 /// Kind of a topic that the log does not have.
 const UNKNOWN_TOPIC: &str = "unknown-topic";
 
@@ -284,6 +306,20 @@ impl Fault {
     pub(crate) fn unanswered(reason: &str) -> Self {
         let message = format!("uncertain: the event may be stored ({reason}); publish it again with the same uid to learn");
         Self { kind: "uncertain".to_owned(), permanent: false, uncertain: true, message, continue_at: None }
+    }
+
+    /// This fault with its text within bounds: one of many in an answer that has to fit a line.
+    pub(super) fn bounded(mut self) -> Self {
+        let chars_max = limits::FAULT_TEXT_CHARS.max_usize();
+        if let Some((end, _)) = self.message.char_indices().nth(chars_max) {
+            self.message.truncate(end);
+        }
+        self
+    }
+
+    /// True when a rule refuses the event whatever is tried.
+    pub(crate) fn is_rejected(&self) -> bool {
+        self.kind == REJECTED && self.permanent
     }
 
     /// True when the log was full and took nothing.

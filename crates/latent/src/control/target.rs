@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use latent_bridge::EventBus;
+use latent_bridge::embedded::TopicStatistics;
+use latent_bridge::{BusError, EventBus, MaintenanceReport};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::NodeInfo;
@@ -10,7 +11,7 @@ use crate::limits;
 
 /// A node, running or stopped, as commands see it.
 ///
-/// The three reports are called on threads that may block, never on an executor's; they should still answer from memory.
+/// Reports and maintenance are called on threads that may block, never on an executor's; reports should still answer from memory.
 pub(crate) trait ControlTarget: Send + Sync + 'static {
     /// The log.
     fn bus(&self) -> Arc<dyn EventBus>;
@@ -20,6 +21,13 @@ pub(crate) trait ControlTarget: Send + Sync + 'static {
     fn trigger_status(&self) -> Vec<TriggerStatus>;
     /// Counters since the node started.
     fn node_summary(&self) -> NodeSummary;
+    /// Numbers of every topic, sorted by name.
+    fn statistics(&self) -> Vec<TopicStatistics>;
+    /// Runs the log's maintenance now, after one that is under way.
+    ///
+    /// # Errors
+    /// The log's.
+    fn maintain(&self) -> Result<MaintenanceReport, BusError>;
 }
 
 /// What a binding is doing.

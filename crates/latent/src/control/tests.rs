@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus};
+use latent_bridge::embedded::TopicStatistics;
+use latent_bridge::{BridgeManifest, BusError, EmbeddedBroker, EventBus, MaintenanceReport};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -36,6 +37,16 @@ impl ControlTarget for FakeNode {
 
     fn trigger_status(&self) -> Vec<TriggerStatus> {
         (0..self.bindings).map(|number| status(&format!("b{number:04}"))).collect()
+    }
+
+    fn statistics(&self) -> Vec<TopicStatistics> {
+        self.log.statistics()
+    }
+
+    fn maintain(&self) -> Result<MaintenanceReport, BusError> {
+        let mut report = MaintenanceReport::default();
+        report.skipped_topics = vec!["t".to_owned()];
+        Ok(report)
     }
 
     fn node_summary(&self) -> NodeSummary {
@@ -175,12 +186,59 @@ fn events_are_published_found_and_read_back() {
 }
 
 #[test]
+fn sizes_and_maintenance_are_told() {
+    let served = Served::start(defaults());
+    let mut client = served.client();
+    let events = vec![event("a", "k", "1"), event("b", "k", "2")];
+    client.call(Request::Publish { topic: "t".to_owned(), events }).unwrap();
+    let all = Request::Statistics { topic: None, after: None };
+    let Answer::Statistics { partitions, more: false } = client.call(all).unwrap() else { panic!() };
+    assert_eq!(partitions.iter().map(|partition| partition.records).sum::<u64>(), 2);
+    let after = Some(partitions[0].place());
+    let rest = Request::Statistics { topic: Some("t".to_owned()), after };
+    assert_eq!(client.call(rest).unwrap(), Answer::Statistics { partitions: partitions[1..].to_vec(), more: false });
+    let maintained = Maintained { skipped_topics: vec!["t".to_owned()], ..Maintained::default() };
+    assert_eq!(client.call(Request::Maintain).unwrap(), Answer::Maintained(maintained));
+}
+
+#[test]
+fn the_largest_page_of_sizes_fits_a_line() {
+    let largest = PartitionInfo {
+        topic: "t".repeat(latent_core::limits::TOPIC_NAME_BYTES.max_usize()),
+        partition: u32::MAX,
+        first: u64::MAX,
+        next: u64::MAX,
+        records: u64::MAX,
+        damaged: u64::MAX,
+        bytes: u64::MAX,
+        poisoned: false,
+        topic_segments: u64::MAX,
+        topic_uid_runs: u64::MAX,
+        topic_oldest: Some(u64::MAX),
+    };
+    let partitions = vec![largest; limits::STATISTICS_PAGE.max_usize()];
+    let line = protocol::encode_answer(Answer::Statistics { partitions, more: true });
+    // Twice over: what is told of a partition may grow.
+    assert!(line.len() * 2 < limits::CONTROL_LINE_BYTES.max_usize(), "{}", line.len());
+}
+
+#[test]
+fn the_text_of_a_refused_event_is_cut_at_its_bound() {
+    let chars_max = limits::FAULT_TEXT_CHARS.max_usize();
+    for chars in [chars_max - 1, chars_max, chars_max + 1] {
+        let fault = Fault::refused("rejected", "\u{fc}".repeat(chars)).bounded();
+        assert_eq!(fault.message.chars().count(), chars.min(chars_max));
+    }
+}
+
+#[test]
 fn a_fault_of_the_log_keeps_its_kind() {
     let served = Served::start(defaults());
     let mut client = served.client();
     let cases = [
         (Request::Bounds { topic: "nowhere".to_owned(), partition: 0 }, "unknown-topic"),
         (Request::Bounds { topic: "t".to_owned(), partition: 2 }, "out-of-range"),
+        (Request::Statistics { topic: Some("nowhere".to_owned()), after: None }, "unknown-topic"),
         (Request::Find { topic: "t".to_owned(), key: String::new(), uid: "a b".to_owned() }, "rejected"),
         (
             Request::Publish { topic: "t".to_owned(), events: vec![event("u", "", ""); limits::PUBLISH_BATCH_RECORDS.max_usize() + 1] },
@@ -197,11 +255,9 @@ fn a_fault_of_the_log_keeps_its_kind() {
 fn the_largest_batch_and_the_largest_page_fit_a_line() {
     let served = Served::start(defaults());
     let mut client = served.client();
-    // Keys of control characters grow sixfold in JSON, payloads by a third in base64.
     let count = limits::PUBLISH_BATCH_RECORDS.max_usize();
-    let payload = "x".repeat(limits::PUBLISH_BATCH_BYTES.max_usize() / count - 1_024);
-    let events: Vec<_> =
-        (0..count).map(|number| event(&format!("{}{number:03}", "\"".repeat(253)), &"\u{1}".repeat(1_024), &payload)).collect();
+    let payload = "x".repeat(limits::PUBLISH_BATCH_BYTES.max_usize() / count);
+    let events: Vec<_> = (0..count).map(|number| event(&format!("{}{number:04}", "\"".repeat(252)), "key", &payload)).collect();
     let Answer::Published(results) = client.call(Request::Publish { topic: "t".to_owned(), events }).unwrap() else { panic!() };
     assert!(results.iter().all(|result| matches!(result, Published::Stored(_))), "{:?}", results.first());
     let partition = match &results[0] {
@@ -209,6 +265,17 @@ fn the_largest_batch_and_the_largest_page_fit_a_line() {
         Published::Fault(fault) => panic!("{fault:?}"),
     };
     let Answer::Events(page) = client.call(Request::Fetch { topic: "t".to_owned(), partition, offset: 0, max: u64::MAX }).unwrap() else {
+        panic!()
+    };
+    assert_eq!(page.len() as u64, limits::FETCH_PAGE_RECORDS.max);
+
+    // Keys of control characters grow sixfold in JSON; so does the page that they are read in.
+    let keyed = |number| event(&format!("c{number}"), &"\u{1}".repeat(1_024), "");
+    let events = (0..limits::FETCH_PAGE_RECORDS.max).map(keyed).collect();
+    client.call(Request::Publish { topic: "t".to_owned(), events }).unwrap();
+    let find = Request::Find { topic: "t".to_owned(), key: String::new(), uid: "c0".to_owned() };
+    let Answer::Found(Some(Placed { partition, offset, .. })) = client.call(find).unwrap() else { panic!() };
+    let Answer::Events(page) = client.call(Request::Fetch { topic: "t".to_owned(), partition, offset, max: u64::MAX }).unwrap() else {
         panic!()
     };
     assert_eq!(page.len() as u64, limits::FETCH_PAGE_RECORDS.max);

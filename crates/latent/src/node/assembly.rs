@@ -17,10 +17,12 @@ use latent_topics::{DeliveryStore, PROFILE, StartAt, TopicPublisher, TopicSource
 use latent_wasmtime::{EngineOptions, HANDLER_CONTRACT, WasmEngine};
 use tokio::runtime::Handle;
 
+use super::maintenance::Schedule;
 use super::reports::Reports;
 use crate::config::settings::{ServiceConfig, StartPosition, TriggerConfig};
 use crate::config::{Config, EngineConfig};
 use crate::error::CliError;
+use crate::maintenance::Maintainer;
 
 /// The capability that `latent-topic-publish-v1` provides.
 const PUBLISHER: &str = "latent:events/publisher@0.2.0";
@@ -34,6 +36,8 @@ pub(super) struct Assembly {
     pub(super) driver: DeliveryDriver,
     pub(super) manager: Arc<LocalActivationManager>,
     pub(super) reports: Arc<Reports>,
+    /// When the log's own maintenance is due, its work and the clock of both.
+    pub(super) maintenance: (Schedule, Arc<Maintainer>, Arc<dyn Clock>),
 }
 
 impl Assembly {
@@ -49,7 +53,9 @@ impl Assembly {
 pub(super) fn assemble(config: Config, log: Arc<EmbeddedBroker>, runtime: &Handle) -> Result<Assembly, CliError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let bus = Arc::clone(&log) as Arc<dyn EventBus>;
-    let EngineConfig::Embedded { manifest, .. } = &config.engine;
+    let EngineConfig::Embedded { manifest, maintenance_interval_seconds, .. } = &config.engine;
+    let schedule = Schedule::begin(clock.mono(), *maintenance_interval_seconds);
+    let maintainer = Arc::new(Maintainer::new(Arc::clone(&bus), Arc::clone(&clock)));
     let publisher = Arc::new(TopicPublisher::new(Arc::clone(&bus), &manifest.name, Arc::clone(&clock)));
     let provider = topics_provider(&manifest.name).map_err(|error| part("the provider for topics", &error))?;
     let providers = Arc::new(Providers::default());
@@ -79,10 +85,10 @@ pub(super) fn assemble(config: Config, log: Arc<EmbeddedBroker>, runtime: &Handl
 
     let bindings = bindings(&config, &log, clock.as_ref(), runtime)?;
     let (driver, handle) =
-        DeliveryDriver::new(Arc::clone(&manager), clock, bindings).map_err(|error| part("the delivery driver", &error))?;
+        DeliveryDriver::new(Arc::clone(&manager), Arc::clone(&clock), bindings).map_err(|error| part("the delivery driver", &error))?;
     log.watch_appends(Arc::new(Wake(handle.clone())));
-    let reports = Arc::new(Reports::new(config, log, handle, publisher));
-    Ok(Assembly { driver, manager, reports })
+    let reports = Arc::new(Reports { config, log, deliveries: handle, publisher, maintainer: Arc::clone(&maintainer) });
+    Ok(Assembly { driver, manager, reports, maintenance: (schedule, maintainer, clock) })
 }
 
 /// Tells the driver what the log has got.
@@ -204,13 +210,14 @@ type Line = (UnitKey, StartAt, Offset);
 
 fn lines_of(trigger: &TriggerConfig, log: &EmbeddedBroker) -> Result<Vec<Line>, CliError> {
     let failed = |error| part(&format!("trigger {}", trigger.id), &error);
-    let start = match trigger.start {
-        StartPosition::Earliest => StartAt::Earliest,
-        StartPosition::Latest => StartAt::Latest,
-    };
     let count = log.partitions(trigger.topic.as_str()).map_err(failed)?;
     let line = |partition| {
-        let (_, end) = log.bounds(trigger.topic.as_str(), partition).map_err(failed)?;
+        let (first, end) = log.bounds(trigger.topic.as_str(), partition).map_err(failed)?;
+        let start = match trigger.start {
+            // What expired before the trigger was there is none of its events.
+            StartPosition::Earliest => StartAt::At(first),
+            StartPosition::Latest => StartAt::Latest,
+        };
         Ok((UnitKey { binding: trigger.id.clone(), topic: trigger.topic.clone(), partition }, start, end))
     };
     (0..count).map(Partition).map(line).collect()

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use latent_bridge::{BusError, EmbeddedBroker, EventBus};
-use latent_core::{Clock, Partition, SystemClock};
+use latent_bridge::embedded::TopicStatistics;
+use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
+use latent_core::{Clock, Offset, Partition, SystemClock};
 use latent_node::delivery::{BindingStatus, CycleState, DeliveryHandle};
 use latent_topics::{DeliveryStore, TopicPublisher, UnitKey};
 
@@ -14,22 +15,20 @@ use crate::control::{
     ActivationCounts, BindingState, ControlTarget, LatencyMillis, NodeInfo, NodeSummary, PublicationCounts, TriggerStatus,
 };
 use crate::error::CliError;
+use crate::maintenance::Maintainer;
 
 const ENGINE: &str = "embedded";
 
 /// The running node as commands see it.
 pub(super) struct Reports {
-    config: Config,
-    log: Arc<EmbeddedBroker>,
-    deliveries: DeliveryHandle,
-    publisher: Arc<TopicPublisher>,
+    pub(super) config: Config,
+    pub(super) log: Arc<EmbeddedBroker>,
+    pub(super) deliveries: DeliveryHandle,
+    pub(super) publisher: Arc<TopicPublisher>,
+    pub(super) maintainer: Arc<Maintainer>,
 }
 
 impl Reports {
-    pub(super) fn new(config: Config, log: Arc<EmbeddedBroker>, deliveries: DeliveryHandle, publisher: Arc<TopicPublisher>) -> Self {
-        Self { config, log, deliveries, publisher }
-    }
-
     pub(super) fn name(&self) -> &str {
         &self.config.node.name
     }
@@ -67,6 +66,14 @@ impl ControlTarget for Reports {
             append_to_settled_ms: latency,
         }
     }
+
+    fn statistics(&self) -> Vec<TopicStatistics> {
+        self.log.statistics()
+    }
+
+    fn maintain(&self) -> Result<MaintenanceReport, BusError> {
+        self.maintainer.run()
+    }
 }
 
 fn running_status(status: BindingStatus) -> TriggerStatus {
@@ -93,7 +100,7 @@ fn running_status(status: BindingStatus) -> TriggerStatus {
         settled: Some(status.acknowledged.saturating_add(status.terminated)),
         terminated: Some(status.terminated),
         exhausted: Some(status.exhausted),
-        expired_unread: 0,
+        expired_unread: status.expired_unread,
         last_error: status.obstacle.or(status.last_failure.map(|(failure, _)| failure)),
     }
 }
@@ -121,7 +128,7 @@ fn stopped_trigger(trigger: &TriggerConfig, log: &EmbeddedBroker, store: &Delive
     let clock = SystemClock::start();
     let topic = trigger.topic.as_str();
     let partitions = log.partitions(topic)?;
-    let (mut pending, mut delayed, mut next_attempt_at) = (0, 0, None);
+    let (mut pending, mut expired_unread, mut delayed, mut next_attempt_at) = (0_u64, 0_u64, 0, None);
     for partition in (0..partitions).map(Partition) {
         let (first, end) = log.bounds(topic, partition)?;
         let key = UnitKey { binding: trigger.id.clone(), topic: trigger.topic.clone(), partition };
@@ -131,8 +138,8 @@ fn stopped_trigger(trigger: &TriggerConfig, log: &EmbeddedBroker, store: &Delive
             continue;
         };
         let remembered = store.remembered(unit, &clock, trigger.retry_delay_max_millis);
-        let from = remembered.settled.floor().max(first);
-        pending += end.0.saturating_sub(from.0).saturating_sub(remembered.settled.above_count());
+        pending = pending.saturating_add(remembered.settled.unsettled_in(first, end));
+        expired_unread = expired_unread.saturating_add(remembered.settled.unsettled_in(Offset(0), first));
         for (_, _, at) in remembered.attempts {
             let wait = u64::try_from(at.since(clock.mono()).as_millis()).unwrap_or(u64::MAX);
             if wait > 0 {
@@ -158,7 +165,7 @@ fn stopped_trigger(trigger: &TriggerConfig, log: &EmbeddedBroker, store: &Delive
         settled: None,
         terminated: None,
         exhausted: None,
-        expired_unread: 0,
+        expired_unread,
         last_error: None,
     })
 }

@@ -40,3 +40,15 @@ fn a_publication_goes_on_when_nobody_reads_its_results() {
     assert_eq!(child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
     assert_eq!(fetched(&env, "one", 0).len(), 3_000);
 }
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let env = provisioned();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = env.command(["bus", "topics", "--json"]);
+    command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(error["error"]["kind"], serde_json::json!("output"), "{error}");
+}

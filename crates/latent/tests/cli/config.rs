@@ -52,9 +52,26 @@ fn warnings_are_told_and_stop_nothing() {
 #[test]
 fn what_the_engine_cannot_do_yet_is_told_by_the_check() {
     let env = fresh();
-    for (line, field) in [("schema_ref: s.json", "schema_ref"), ("retention: { hot_hours: 1, cold_uri: cold }", "cold_uri")] {
-        env.write("bridge.yaml", format!("manifest_version: 1\nname: demo\ntopics:\n  - name: in\n    partitions: 1\n    {line}\n"));
-        let refused = env.run(["check", "--json"]).with_status(2);
-        assert!(refused.stderr.contains(field) && refused.stderr.contains("not supported"), "{}", refused.stderr);
-    }
+    let topic = "topics:\n  - name: in\n    partitions: 1\n    retention: { hot_hours: 1, cold_uri: cold }\n";
+    env.write("bridge.yaml", format!("manifest_version: 1\nname: demo\n{topic}"));
+    let refused = env.run(["check", "--json"]).with_status(2);
+    assert!(refused.stderr.contains("cold_uri") && refused.stderr.contains("not supported"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_schema_is_looked_for_beside_the_manifest_and_its_absence_is_told() {
+    let env = fresh();
+    let topics = "topics:\n  - { name: one, partitions: 1, schema_ref: one.json }\n  - { name: in, partitions: 1 }\n";
+    env.write("folder/bridge.yaml", format!("manifest_version: 1\nname: demo\n{topics}"));
+    env.write("latent.toml", CONFIG.replace("bridge.yaml", "folder/bridge.yaml"));
+    let refused = env.run(["check"]).with_status(2);
+    assert!(refused.stderr.contains("one.json") && refused.stderr.contains("topic \"one\""), "{}", refused.stderr);
+    env.write("folder/one.json", r#"{ "type": "object", "required": ["id"] }"#);
+    let _ = env.run(["check"]).with_status(0);
+    let _ = env.run(["bus", "provision"]).with_status(0);
+    let documents = publish(&env, &["one"], b"{\"id\":1}\n{\"n\":1}\n", 1);
+    assert_eq!(documents[1]["error"]["kind"], json!("rejected"), "{documents:?}");
+    assert!(documents[1]["error"]["message"].as_str().unwrap().contains("rejected by schema one.json"), "{documents:?}");
+    let documents = publish(&env, &["one", "--skip-invalid"], b"{\"n\":1}\n{\"id\":2}\n", 0);
+    assert_eq!(fetched(&env, "one", 0).len(), 2, "{documents:?}");
 }

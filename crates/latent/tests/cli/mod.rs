@@ -5,12 +5,15 @@ mod commands;
 mod completeness;
 mod config;
 mod holding;
+mod maintaining;
+mod mistakes;
 mod new;
 mod reading;
+mod resuming;
 mod running;
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
@@ -94,6 +97,18 @@ pub(crate) fn base64(text: &str) -> Value {
     json!({ "data_base64": text })
 }
 
+/// Flips a bit of the stored record that has `marker` in it.
+pub(crate) fn damage(env: &CliEnv, topic: &str, marker: &[u8]) {
+    for entry in std::fs::read_dir(env.folder().join("data/topics").join(topic)).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        if let Some(at) = bytes.windows(marker.len()).position(|window| window == marker) {
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+}
+
 /// A process that goes on, with its lines.
 pub(crate) struct Running {
     pub(crate) child: ChildGuard,
@@ -152,4 +167,25 @@ fn answers(socket: &Path) -> bool {
     let mut answer = String::new();
     writeln!(stream, r#"{{"version":1,"request":"ping"}}"#).is_ok()
         && BufReader::new(stream).read_line(&mut answer).is_ok_and(|bytes| bytes > 0)
+}
+
+/// A socket that answers as a node would say: `ping` by itself, everything else by `answer`. Without an answer it closes the connection.
+/// It serves one connection after the other until the test ends.
+pub(crate) fn scripted_node(env: &CliEnv, mut answer: impl FnMut(&Value) -> Option<Value> + Send + 'static) {
+    let listener = UnixListener::bind(env.folder().join("data/control.sock")).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut line = String::new();
+            while stream.read_line(&mut line).unwrap_or(0) > 0 {
+                let request = serde_json::from_str::<Value>(&line).unwrap()["request"].clone();
+                let node = || json!({ "node": { "name": "n", "version": "1", "pid": 1, "engine": "embedded" } });
+                let Some(told) = (if request == json!("ping") { Some(node()) } else { answer(&request) }) else { break };
+                if writeln!(stream.get_mut(), "{}", json!({ "version": 1, "answer": told })).is_err() {
+                    break;
+                }
+                line.clear();
+            }
+        }
+    });
 }

@@ -63,15 +63,7 @@ fn people_see_one_line_for_each_event_and_no_control_characters() {
 fn a_damaged_record_ends_fetch_and_names_where_to_go_on() {
     let env = provisioned();
     assert_eq!(publish(&env, &["one", "--raw-lines"], b"first record\nSECOND record\nthird record\n", 0).len(), 3);
-    let folder = env.folder().join("data/topics/one");
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let mut bytes = std::fs::read(&path).unwrap();
-        if let Some(at) = bytes.windows(6).position(|window| window == b"SECOND") {
-            bytes[at] ^= 1;
-            std::fs::write(&path, bytes).unwrap();
-        }
-    }
+    damage(&env, "one", b"SECOND");
     let output = env.run(["bus", "fetch", "one", "--json"]).with_status(1);
     assert_eq!(documents(&output).iter().map(|event| event["offset"].clone()).collect::<Vec<_>>(), [json!(0)]);
     let error = error_of(&output);
@@ -127,4 +119,126 @@ fn tail_waits_for_a_node_without_holding_the_directory() {
     assert_eq!(tail.document()["value"], json!({ "n": 2 }));
     assert_eq!(tail.stop(), Some(0));
     assert_eq!(second.stop(), Some(0));
+}
+
+/// As [`Running::start`], with standard error to be read.
+fn tail(env: &CliEnv, arguments: &[&str]) -> (ChildGuard, BufReader<std::process::ChildStdout>, BufReader<std::process::ChildStderr>) {
+    let mut command = env.command([&["bus", "tail"], arguments].concat());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = ChildGuard::spawn(&mut command).unwrap();
+    let (stdout, stderr) = (child.take_stdout().unwrap(), child.take_stderr().unwrap());
+    (child, BufReader::new(stdout), BufReader::new(stderr))
+}
+
+fn next_document(reader: &mut impl std::io::BufRead) -> Value {
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
+}
+
+#[test]
+fn tail_tells_of_a_damaged_record_and_goes_on_after_it() {
+    let env = provisioned();
+    assert_eq!(publish(&env, &["one", "--raw-lines"], b"first record\nSECOND record\nthird record\n", 0).len(), 3);
+    damage(&env, "one", b"SECOND");
+    let node = node(&env);
+    let (mut child, mut stdout, mut stderr) = tail(&env, &["one", "--from", "0", "--json"]);
+    assert_eq!(next_document(&mut stdout)["offset"], json!(0));
+    let error = next_document(&mut stderr)["error"].clone();
+    assert_eq!((&error["kind"], &error["continue_at"]), (&json!("unreadable"), &json!(2)), "{error}");
+    assert_eq!(next_document(&mut stdout)["offset"], json!(2));
+    assert_eq!(publish(&env, &["one"], b"{}\n", 0).len(), 1);
+    assert_eq!(next_document(&mut stdout)["offset"], json!(3));
+    child.terminate().unwrap();
+    assert_eq!(child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
+    assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn tail_begins_at_the_offset_it_is_given_in_each_partition() {
+    let env = provisioned();
+    let lines: String = (0..30).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    assert_eq!(publish(&env, &["in", "--key-pointer", "/n"], lines.as_bytes(), 0).len(), 30);
+    let expected: usize = (0..3).map(|partition| fetched(&env, "in", partition).len() - 2).sum();
+    let (mut child, mut stdout, _stderr) = tail(&env, &["in", "--from", "2", "--json"]);
+    for _ in 0..expected {
+        assert!(next_document(&mut stdout)["offset"].as_u64().unwrap() >= 2);
+    }
+    child.terminate().unwrap();
+    assert_eq!(child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
+    let both = env.run(["bus", "tail", "in", "--from", "2", "--from-start", "--json"]).with_status(2);
+    assert_eq!(error_of(&both)["kind"], json!("usage"));
+}
+
+#[test]
+fn an_interrupt_ends_tail_in_order() {
+    let env = provisioned();
+    let node = node(&env);
+    let (mut child, _stdout, mut stderr) = tail(&env, &["one"]);
+    let mut told = String::new();
+    stderr.read_line(&mut told).unwrap();
+    assert!(told.starts_with("waiting for new events"), "{told}");
+    let interrupted = std::process::Command::new("kill").args(["-INT", &child.pid().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    assert_eq!(child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
+    assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn tail_ends_when_its_reader_goes_away_although_nothing_comes() {
+    let env = provisioned();
+    let node = node(&env);
+    let (mut child, stdout, mut stderr) = tail(&env, &["one"]);
+    stderr.read_line(&mut String::new()).unwrap();
+    drop(stdout);
+    assert_eq!(child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
+    assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn a_reader_that_does_not_read_keeps_nobody_from_ending_tail() {
+    let env = provisioned();
+    let lines: String = (0..40).map(|n| format!("{{\"n\":{n},\"text\":\"{}\"}}\n", "x".repeat(10_000))).collect();
+    assert_eq!(publish(&env, &["one"], lines.as_bytes(), 0).len(), 40);
+    let node = node(&env);
+    // More than a pipe holds.
+    let (mut child, mut stdout, _stderr) = tail(&env, &["one", "--from-start", "--json"]);
+    assert_eq!(next_document(&mut stdout)["offset"], json!(0));
+    child.terminate().unwrap();
+    assert_eq!(child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
+    assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn tail_passes_what_retention_took_and_says_so() {
+    let env = provisioned();
+    let event = |offset: u64| {
+        json!({
+            "partition": 0, "offset": offset, "uid": format!("u{offset}"), "key": "", "media_type": "application/json", "attributes": [],
+            "payload": "e30=", "stored_at": 1,
+        })
+    };
+    // Its first offset is 4 when tail looks, and moves from 5 to 8 while it reads.
+    scripted_node(&env, move |request| {
+        let offset = request["fetch"]["offset"].as_u64();
+        Some(match (request, offset) {
+            (_, Some(0)) => {
+                let message = "record one/p0/0 is damaged and kept as evidence; continue at offset 1 to read on";
+                json!({ "fault": { "kind": "unreadable", "permanent": false, "uncertain": false, "message": message, "continue_at": 1 } })
+            }
+            (_, Some(4)) => json!({ "events": [event(4)] }),
+            (_, Some(5)) => json!({ "events": [event(8)] }),
+            (_, Some(_)) => json!({ "events": [] }),
+            (request, None) if request.get("bounds").is_some() => json!({ "bounds": { "first": 4, "next": 9 } }),
+            _ => json!({ "topics": [{ "topic": "one", "partitions": 1, "events": 5 }] }),
+        })
+    });
+    let (mut child, mut stdout, mut stderr) = tail(&env, &["one", "--from", "0", "--json"]);
+    let gap = |note: &Value| (note["topic"].clone(), note["partition"].clone(), note["gone_from"].clone(), note["next"].clone());
+    assert_eq!(gap(&next_document(&mut stderr)), (json!("one"), json!(0), json!(0), json!(4)));
+    assert_eq!(next_document(&mut stdout)["offset"], json!(4));
+    assert_eq!(gap(&next_document(&mut stderr)), (json!("one"), json!(0), json!(5), json!(8)));
+    assert_eq!(next_document(&mut stdout)["offset"], json!(8));
+    child.terminate().unwrap();
+    assert_eq!(child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
 }

@@ -30,10 +30,10 @@ pub(super) const HEAD_BYTES_MAX: usize = LENGTHS_BYTES + limits::UID_BYTES.max_u
 pub(super) const BODY_BYTES_MAX: usize =
     HEAD_BYTES_MAX + limits::MEDIA_TYPE_BYTES.max_usize() + ATTRIBUTES_BYTES_MAX + limits::EVENT_BYTES.max_usize();
 
-/// A record's content as bytes, with their checksums.
-#[derive(Debug, Clone)]
-pub(super) struct EncodedBody {
-    pub(super) bytes: Bytes,
+/// Length and checksums of an encoded body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BodySummary {
+    pub(super) body_len: u32,
     pub(super) body_crc: u32,
     pub(super) head_crc: u32,
 }
@@ -73,12 +73,23 @@ impl Lengths {
     }
 }
 
-/// Encodes a record under `uid`. `None` when a field is longer than its limit, which the types of the record rule out.
-pub(super) fn encode(uid: &Uid, record: &NewRecord) -> Option<EncodedBody> {
+/// Appends the body of a record under `uid` to `out`. `None`, with `out` as it was, when a field is longer than its limit, which the
+/// types of the record rule out.
+pub(super) fn encode(uid: &Uid, record: &NewRecord, out: &mut Vec<u8>) -> Option<BodySummary> {
+    let start = out.len();
+    let summary = append(uid, record, out).filter(|summary| summary.body_len as usize <= BODY_BYTES_MAX);
+    if summary.is_none() {
+        out.truncate(start);
+    }
+    summary
+}
+
+fn append(uid: &Uid, record: &NewRecord, out: &mut Vec<u8>) -> Option<BodySummary> {
     let (media_type, attributes) = (record.media_type().as_str(), record.attributes());
     let attributes_bytes: usize = attributes.iter().map(|(name, value)| 4 + name.len() + value.len()).sum();
     let fixed = LENGTHS_BYTES + uid.as_str().len() + record.key().len() + media_type.len();
-    let mut out = Vec::with_capacity(fixed + attributes_bytes + record.payload().len());
+    let start = out.len();
+    out.reserve(fixed + attributes_bytes + record.payload().len());
     for length in [uid.as_str().len(), record.key().len(), media_type.len(), attributes.iter().len()] {
         out.extend_from_slice(&u16::try_from(length).ok()?.to_le_bytes());
     }
@@ -87,7 +98,7 @@ pub(super) fn encode(uid: &Uid, record: &NewRecord) -> Option<EncodedBody> {
     }
     out.extend_from_slice(uid.as_str().as_bytes());
     out.extend_from_slice(record.key().as_bytes());
-    let head_crc = crc32fast::hash(&out);
+    let head_crc = crc32fast::hash(out.get(start..)?);
     out.extend_from_slice(media_type.as_bytes());
     for (name, value) in attributes.iter() {
         for text in [name, value] {
@@ -96,7 +107,8 @@ pub(super) fn encode(uid: &Uid, record: &NewRecord) -> Option<EncodedBody> {
         }
     }
     out.extend_from_slice(record.payload());
-    (out.len() <= BODY_BYTES_MAX).then(|| EncodedBody { body_crc: crc32fast::hash(&out), head_crc, bytes: Bytes::from(out) })
+    let body = out.get(start..)?;
+    Some(BodySummary { body_len: u32::try_from(body.len()).ok()?, body_crc: crc32fast::hash(body), head_crc })
 }
 
 /// Decodes a body whose checksum was right. `None` when it still is no record, which only a fault of the writer could cause.
@@ -152,36 +164,43 @@ mod tests {
         NewRecord::new(None, "käse", MediaType::octet_stream(), attributes, Bytes::from_static(b"\0\xffpayload")).unwrap()
     }
 
+    fn encoded(uid: &str, record: &NewRecord) -> (Bytes, BodySummary) {
+        let mut bytes = Vec::new();
+        let summary = encode(&Uid::parse(uid).unwrap(), record, &mut bytes).unwrap();
+        assert_eq!((summary.body_len as usize, summary.body_crc), (bytes.len(), crc32fast::hash(&bytes)));
+        (bytes.into(), summary)
+    }
+
     #[test]
     fn a_body_reads_back_as_it_was_written() {
         let uid = Uid::parse("u-1").unwrap();
         for pairs in [vec![], vec![("a".to_owned(), String::new()), ("B-c".to_owned(), "x y".to_owned())]] {
             let new = record(pairs);
-            let encoded = encode(&uid, &new).unwrap();
-            let read = decode(&encoded.bytes, UnixMillis(9)).unwrap();
+            let (bytes, summary) = encoded("u-1", &new);
+            let read = decode(&bytes, UnixMillis(9)).unwrap();
             assert_eq!(read, new.into_record(uid.clone(), UnixMillis(9)));
-            assert_eq!(decode_uid(&encoded.bytes), Some("u-1"));
-            let head = encoded.bytes.slice(..LENGTHS_BYTES + 3 + "käse".len());
-            assert_eq!(decode_head(&head, encoded.head_crc), Some(BodyHead { key: "käse", payload_bytes: 9 }));
+            assert_eq!(decode_uid(&bytes), Some("u-1"));
+            let head = bytes.slice(..LENGTHS_BYTES + 3 + "käse".len());
+            assert_eq!(decode_head(&head, summary.head_crc), Some(BodyHead { key: "käse", payload_bytes: 9 }));
         }
     }
 
     #[test]
     fn a_cut_or_lengthened_body_is_no_record() {
-        let encoded = encode(&Uid::parse("u").unwrap(), &record(vec![("a".to_owned(), "b".to_owned())])).unwrap();
-        for length in 0..encoded.bytes.len() {
-            assert_eq!(decode(&encoded.bytes.slice(..length), UnixMillis(0)), None, "{length}");
+        let (bytes, _) = encoded("u", &record(vec![("a".to_owned(), "b".to_owned())]));
+        for length in 0..bytes.len() {
+            assert_eq!(decode(&bytes.slice(..length), UnixMillis(0)), None, "{length}");
         }
-        let longer = [&*encoded.bytes, b"x"].concat();
+        let longer = [&*bytes, b"x"].concat();
         assert_eq!(decode(&longer.into(), UnixMillis(0)), None);
     }
 
     #[test]
     fn a_changed_key_is_noticed_without_the_payload() {
-        let encoded = encode(&Uid::parse("u").unwrap(), &record(vec![])).unwrap();
-        let mut bytes = encoded.bytes.to_vec();
+        let (bytes, summary) = encoded("u", &record(vec![]));
+        let mut bytes = bytes.to_vec();
         bytes[LENGTHS_BYTES + 1] ^= 1;
-        assert_eq!(decode_head(&bytes, encoded.head_crc), None);
+        assert_eq!(decode_head(&bytes, summary.head_crc), None);
     }
 
     #[test]
@@ -190,7 +209,7 @@ mod tests {
         let payload = Bytes::from(vec![1; limits::EVENT_BYTES.max_usize()]);
         let media_type = MediaType::parse(&"m".repeat(128)).unwrap();
         let new = NewRecord::new(None, &"k".repeat(1_024), media_type, Attributes::parse(attributes).unwrap(), payload).unwrap();
-        let encoded = encode(&Uid::parse(&"u".repeat(256)).unwrap(), &new).unwrap();
-        assert!(encoded.bytes.len() <= BODY_BYTES_MAX && decode(&encoded.bytes, UnixMillis(0)).is_some());
+        let (bytes, _) = encoded(&"u".repeat(256), &new);
+        assert!(bytes.len() <= BODY_BYTES_MAX && decode(&bytes, UnixMillis(0)).is_some());
     }
 }

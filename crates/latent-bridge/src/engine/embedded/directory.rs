@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use super::frame::Salt;
 use super::storage::{OpenAs, PathKind, Storage};
 use crate::error::base_name;
@@ -12,7 +14,7 @@ use crate::{BusError, limits};
 /// First line of the format file, without the version.
 const FORMAT_NAME: &str = "latent-embedded-log";
 /// The one version of the format.
-pub(super) const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 2;
 
 /// Names in a data directory.
 #[derive(Debug, Clone)]
@@ -49,6 +51,10 @@ impl Layout {
         self.topics().join(name)
     }
 
+    pub(super) fn schemas(&self) -> PathBuf {
+        self.root.join("schemas")
+    }
+
     pub(super) fn state(&self) -> PathBuf {
         self.root.join("state")
     }
@@ -67,6 +73,11 @@ pub(super) fn segment_name(first_sequence: u64) -> String {
 pub(super) fn parse_segment_name(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".seg").filter(|digits| digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit()))?;
     digits.parse().ok()
+}
+
+/// As [`parse_segment_name`], of the file that a path names.
+pub(super) fn first_sequence_named(path: &Path) -> Option<u64> {
+    parse_segment_name(path.file_name()?.to_str()?)
 }
 
 /// The name under which a control file is prepared.
@@ -189,6 +200,14 @@ pub(super) struct StoreId(pub(super) [u8; 16]);
 impl StoreId {
     pub(super) fn salt(&self, log: &str) -> Salt {
         Salt::of(&self.0, log)
+    }
+
+    /// A key of this store for one purpose: the first 16 bytes of SHA-256(store id, purpose).
+    pub(super) fn derived(&self, purpose: &str) -> [u8; 16] {
+        let digest = Sha256::new().chain_update(self.0).chain_update(purpose.as_bytes()).finalize();
+        let mut key = [0; 16];
+        key.iter_mut().zip(digest).for_each(|(to, from)| *to = from);
+        key
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) mod header_at {
     pub(in super::super) const OFFSET: usize = 24;
     pub(in super::super) const STORED_AT: usize = 32;
     pub(in super::super) const PARTITION: usize = 40;
+    pub(in super::super) const GROUP_INDEX: usize = 42;
     pub(in super::super) const HEAD_CRC: usize = 44;
 }
 
@@ -55,6 +56,11 @@ impl Salt {
         hasher.finalize()
     }
 
+    /// The salt of parts of a file that has this checksum, so that they are told from equal parts of another.
+    pub(super) const fn of_parts(self, file_crc: u32) -> Self {
+        Self(self.0 ^ file_crc)
+    }
+
     const fn inverted(self) -> Self {
         Self(!self.0)
     }
@@ -66,7 +72,7 @@ pub(super) struct Identity {
     /// Dense over the topic.
     pub(super) sequence: u64,
     /// The partition.
-    pub(super) partition: u32,
+    pub(super) partition: u16,
     /// Dense over the partition.
     pub(super) offset: u64,
 }
@@ -75,6 +81,8 @@ pub(super) struct Identity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) identity: Identity,
+    /// Place in the group that was written and synced together. A record with 0 after it proves that its group was synced.
+    pub(super) group_index: u16,
     /// Wall clock of the group, in milliseconds since 1970.
     pub(super) stored_at: u64,
     pub(super) body_len: u32,
@@ -101,22 +109,33 @@ impl Header {
         frame_bytes(self.body_len)
     }
 
-    /// Appends header, `body` and footer to `out`. `body` is what `body_len` and the checksums were made from.
-    pub(super) fn encode(&self, salt: Salt, body: &[u8], out: &mut Vec<u8>) {
-        let mut fields = [0; HEADER_BYTES - header_at::BODY_LEN];
-        let mut cursor = fields.as_mut_slice();
-        put(&mut cursor, &self.body_len.to_le_bytes());
-        put(&mut cursor, &self.body_crc.to_le_bytes());
-        put(&mut cursor, &self.identity.sequence.to_le_bytes());
-        put(&mut cursor, &self.identity.offset.to_le_bytes());
-        put(&mut cursor, &self.stored_at.to_le_bytes());
-        put(&mut cursor, &self.identity.partition.to_le_bytes());
-        put(&mut cursor, &self.head_crc.to_le_bytes());
-        out.extend_from_slice(&HEADER_MAGIC.to_le_bytes());
-        out.extend_from_slice(&salt.crc(&fields).to_le_bytes());
-        out.extend_from_slice(&fields);
-        out.extend_from_slice(body);
-        self.identity.encode_footer(salt, out);
+    /// Writes header and footer around the body that lies between them in `frame`, which is [`Header::frame_bytes`] long.
+    pub(super) fn seal(&self, salt: Salt, frame: &mut [u8]) {
+        let body_end = HEADER_BYTES + self.body_len as usize;
+        if let Some(header) = frame.first_chunk_mut() {
+            self.encode(salt, header);
+        }
+        if let Some(footer) = frame.get_mut(body_end..).and_then(|rest| rest.first_chunk_mut()) {
+            self.identity.encode_footer(salt, footer);
+        }
+    }
+
+    fn encode(&self, salt: Salt, out: &mut [u8; HEADER_BYTES]) {
+        let (checked, mut fields) = out.split_at_mut(header_at::BODY_LEN);
+        put(&mut fields, &self.body_len.to_le_bytes());
+        put(&mut fields, &self.body_crc.to_le_bytes());
+        put(&mut fields, &self.identity.sequence.to_le_bytes());
+        put(&mut fields, &self.identity.offset.to_le_bytes());
+        put(&mut fields, &self.stored_at.to_le_bytes());
+        put(&mut fields, &self.identity.partition.to_le_bytes());
+        put(&mut fields, &self.group_index.to_le_bytes());
+        put(&mut fields, &self.head_crc.to_le_bytes());
+        let mut before = checked;
+        put(&mut before, &HEADER_MAGIC.to_le_bytes());
+        let crc = salt.crc(out.get(header_at::BODY_LEN..).unwrap_or_default());
+        if let Some(mut at) = out.get_mut(header_at::HEADER_CRC..) {
+            put(&mut at, &crc.to_le_bytes());
+        }
     }
 
     /// Reads a header at the start of `bytes`, or `None` when there is no valid one.
@@ -131,9 +150,10 @@ impl Header {
         Some(Self {
             identity: Identity {
                 sequence: u64_at(header, header_at::SEQUENCE)?,
-                partition: u32_at(header, header_at::PARTITION)?,
+                partition: u16_at(header, header_at::PARTITION)?,
                 offset: u64_at(header, header_at::OFFSET)?,
             },
+            group_index: u16_at(header, header_at::GROUP_INDEX)?,
             stored_at: u64_at(header, header_at::STORED_AT)?,
             body_len,
             body_crc: u32_at(header, header_at::BODY_CRC)?,
@@ -148,15 +168,17 @@ pub(super) const fn frame_bytes(body_len: u32) -> u64 {
 }
 
 impl Identity {
-    fn encode_footer(self, salt: Salt, out: &mut Vec<u8>) {
-        let mut fields = [0; FOOTER_BYTES - footer_at::SEQUENCE];
-        let mut cursor = fields.as_mut_slice();
-        put(&mut cursor, &self.sequence.to_le_bytes());
-        put(&mut cursor, &self.offset.to_le_bytes());
-        put(&mut cursor, &self.partition.to_le_bytes());
-        out.extend_from_slice(&FOOTER_MAGIC.to_le_bytes());
-        out.extend_from_slice(&salt.inverted().crc(&fields).to_le_bytes());
-        out.extend_from_slice(&fields);
+    fn encode_footer(self, salt: Salt, out: &mut [u8; FOOTER_BYTES]) {
+        let (checked, mut fields) = out.split_at_mut(footer_at::SEQUENCE);
+        put(&mut fields, &self.sequence.to_le_bytes());
+        put(&mut fields, &self.offset.to_le_bytes());
+        put(&mut fields, &u32::from(self.partition).to_le_bytes());
+        let mut before = checked;
+        put(&mut before, &FOOTER_MAGIC.to_le_bytes());
+        let crc = salt.inverted().crc(out.get(footer_at::SEQUENCE..).unwrap_or_default());
+        if let Some(mut at) = out.get_mut(footer_at::FOOTER_CRC..) {
+            put(&mut at, &crc.to_le_bytes());
+        }
     }
 
     /// Reads a footer at the start of `bytes`, or `None` when there is no valid one.
@@ -170,7 +192,7 @@ impl Identity {
         Some(Self {
             sequence: u64_at(footer, footer_at::SEQUENCE)?,
             offset: u64_at(footer, footer_at::OFFSET)?,
-            partition: u32_at(footer, footer_at::PARTITION)?,
+            partition: u16::try_from(u32_at(footer, footer_at::PARTITION)?).ok()?,
         })
     }
 }
@@ -193,6 +215,7 @@ mod tests {
     fn header(body: &[u8]) -> Header {
         Header {
             identity: Identity { sequence: 7, partition: 3, offset: 5 },
+            group_index: 4,
             stored_at: 11,
             body_len: u32::try_from(body.len()).unwrap(),
             body_crc: crc32fast::hash(body),
@@ -200,11 +223,16 @@ mod tests {
         }
     }
 
+    fn frame(salt: Salt, body: &[u8]) -> Vec<u8> {
+        let mut bytes = [&[0; HEADER_BYTES], body, &[0; FOOTER_BYTES]].concat();
+        header(body).seal(salt, &mut bytes);
+        bytes
+    }
+
     #[test]
     fn a_frame_reads_back_as_it_was_written() {
         let written = header(b"body");
-        let mut bytes = Vec::new();
-        written.encode(SALT, b"body", &mut bytes);
+        let bytes = frame(SALT, b"body");
         assert_eq!(bytes.len() as u64, written.frame_bytes());
         assert_eq!(Header::decode(SALT, &bytes, 4), Some(written));
         assert_eq!(Identity::decode_footer(SALT, &bytes[HEADER_BYTES + 4..]), Some(written.identity));
@@ -213,8 +241,7 @@ mod tests {
 
     #[test]
     fn any_flipped_bit_of_header_or_footer_is_noticed() {
-        let mut bytes = Vec::new();
-        header(b"").encode(SALT, b"", &mut bytes);
+        let bytes = frame(SALT, b"");
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -226,8 +253,7 @@ mod tests {
 
     #[test]
     fn a_frame_of_another_log_is_none_of_ours() {
-        let mut bytes = Vec::new();
-        header(b"").encode(Salt::of(&[1; 16], "a"), b"", &mut bytes);
+        let bytes = frame(Salt::of(&[1; 16], "a"), b"");
         for other in [Salt::of(&[1; 16], "b"), Salt::of(&[2; 16], "a")] {
             assert_eq!(Header::decode(other, &bytes, 100), None);
         }

@@ -6,33 +6,48 @@
 //! Promises: an acknowledged record was synced. A record that was refused is not there. What could be either is called uncertain,
 //! and its topic takes nothing more until it was opened again, because only reading the log can tell.
 //!
-//! Limitation: positions and the uid index are in memory (together about 72 bytes a record) and are rebuilt by reading the whole log
-//! at opening. `positions` and `uid_index` are the seams for bounded ones.
+//! Memory does not grow with the log but for about 24 bytes a partition in each full segment: positions and uids of a full segment
+//! lie in files of their own (`segment_index`, `uid_runs`), which are derived and made again where they are missing or damaged.
 
 mod append_file;
 mod body;
 mod commit;
 mod directory;
+mod events;
 #[cfg(test)]
 mod format_page;
 mod frame;
+mod frame_reader;
+mod heal;
+mod indexer;
 mod lock;
+mod numbers;
 mod options;
 mod positions;
+mod prepared;
 mod provision;
 mod queue;
 mod reader;
 mod rebuild;
 mod recovery;
+mod retention;
+mod retention_pass;
 mod scan;
-mod segment_reader;
+mod schemas;
+mod segment;
+mod segment_index;
+mod segment_scan;
+mod segment_start;
 mod state_log;
 mod state_scan;
+mod state_writer;
 mod statistics;
 mod storage;
 mod topic;
 mod topic_log;
-mod uid_index;
+mod uid_hash;
+mod uid_map;
+mod uid_runs;
 mod watermark;
 mod window;
 mod writer;
@@ -42,21 +57,26 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
-use latent_core::{Clock, NewRecord, Offset, Partition, StoredRecord, Ticket, Uid, UncertainCause, partition_for};
+use latent_core::{Clock, NewRecord, Offset, Partition, StoredRecord, Ticket, Uid, UncertainCause, UnixMillis};
 
-use commit::{GroupCommit, Submission};
+use commit::{GroupCommit, Located, Submission};
 use directory::{Layout, StoreId};
+use events::{Events, TopicTraits};
+use indexer::IndexWork;
 use lock::DirectoryLock;
 use provision::OpenedDirectory;
 use queue::{Bound, Cost, Grouping, Lane, Queue};
 use reader::Range;
 use recovery::{OpenedTopic, TopicToOpen, open_topic};
+use segment::{Disk, OpenSegments};
 use state_log::{StateLogToOpen, StateShared};
-use topic::Topic;
-use uid_index::UidHash;
-use writer::{Command, Writer};
+use topic::{Topic, TopicParts};
+use topic_log::SegmentBounds;
+use uid_hash::UidHasher;
+use uid_runs::{FilterBudget, RunStore};
+use writer::{Asker, Command, Writer};
 
-use crate::{AppendWatcher, BridgeManifest, BusError, EventBus, PublishAck, PublishResult, RecordHead, limits};
+use crate::{AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, limits};
 
 pub use options::{EngineLimits, EngineOptions};
 pub use state_log::{Durability, ReplayReport, StateLog};
@@ -65,6 +85,8 @@ pub use storage::{OpenAs, OsStorage, PathKind, Storage, StorageFile};
 
 /// Name of the thread that writes.
 const WRITER_THREAD: &str = "latent-log-writer";
+/// Name of the thread that keeps indexes.
+const INDEX_THREAD: &str = "latent-log-index";
 
 /// An open data directory. Dropping it finishes what was handed over, stops the writer and releases the directory.
 pub struct EmbeddedBroker {
@@ -72,6 +94,7 @@ pub struct EmbeddedBroker {
     manifest: BridgeManifest,
     torn_records: u64,
     writer: Option<JoinHandle<()>>,
+    indexer: Option<JoinHandle<()>>,
     /// Last, so that it is released when the writer has ended.
     _lock: DirectoryLock,
 }
@@ -85,6 +108,9 @@ struct Shared {
     /// Sorted by name.
     topics: Vec<Arc<Topic>>,
     queue: Arc<Queue<Command>>,
+    writer: Mutex<Writer>,
+    indexing: IndexWork,
+    open_segments: OpenSegments,
     watcher: RwLock<Option<Arc<dyn AppendWatcher>>>,
     state_logs: Mutex<BTreeMap<String, Arc<StateShared>>>,
 }
@@ -101,8 +127,8 @@ impl EmbeddedBroker {
     /// Creates a data directory for `manifest` and opens it.
     ///
     /// # Errors
-    /// [`BusError::Config`] when the manifest is invalid or asks for what this engine cannot do, or when the directory is already
-    /// provisioned; [`BusError::Io`].
+    /// [`BusError::Config`] when the manifest is invalid or asks for what this engine cannot do, when a schema is not found or cannot be
+    /// used, or when the directory is already provisioned; [`BusError::Io`].
     pub fn provision_with(directory: &Path, manifest: &BridgeManifest, options: EngineOptions) -> Result<Self, BusError> {
         Self::start(provision::provision(directory, manifest, &options)?, options)
     }
@@ -126,7 +152,7 @@ impl EmbeddedBroker {
     /// Opens a provisioned directory: reads every log, cuts torn tails, rebuilds the indexes.
     ///
     /// # Errors
-    /// [`BusError::Config`] when it is not provisioned, of an unknown format version, or missing a file; [`BusError::InUse`] naming the
+    /// [`BusError::Config`] when it is not provisioned, of an unknown format version, or has a file missing or changed; [`BusError::InUse`] naming the
     /// holder; [`BusError::Io`].
     pub fn open_with(directory: &Path, options: EngineOptions) -> Result<Self, BusError> {
         Self::start(provision::open(directory, &options)?, options)
@@ -141,7 +167,8 @@ impl EmbeddedBroker {
     }
 
     /// Opens a directory and brings it to `manifest`, provisioning it when it is not yet. Added topics and changed retention are applied
-    /// durably.
+    /// durably, and so are changed schema files, which hold for what is published from then on. A schema file that is gone, to which the
+    /// manifest refers as before, leaves the directory's copy in force.
     ///
     /// # Errors
     /// [`BusError::Config`], with nothing changed, when the manifest changes the name or a partition count, or leaves a topic out; else
@@ -156,9 +183,10 @@ impl EmbeddedBroker {
     }
 
     fn start(opened: OpenedDirectory, options: EngineOptions) -> Result<Self, BusError> {
-        let EngineOptions { clock, storage, limits, holder: _ } = options;
-        let topics = open_topics(&storage, &opened, limits)?;
-        let OpenedDirectory { layout, lock, store, manifest } = opened;
+        let EngineOptions { clock, storage, limits, holder: _, schema_roots: _ } = options;
+        let open_segments = OpenSegments::new(usize::try_from(limits.open_segments).unwrap_or(usize::MAX));
+        let topics = open_topics(&storage, &opened, limits, &open_segments)?;
+        let OpenedDirectory { layout, lock, store, manifest, schemas: _ } = opened;
         let machine = GroupCommit::new(topics.iter().map(|opened| (opened.log.topic.name.clone(), opened.next.clone())));
         let torn_records = topics.iter().map(|opened| opened.torn).sum();
         let logs: Vec<_> = topics.into_iter().map(|opened| opened.log).collect();
@@ -174,13 +202,23 @@ impl EmbeddedBroker {
             store,
             topics: logs.iter().map(|log| Arc::clone(&log.topic)).collect(),
             queue: Arc::new(queue),
+            writer: Mutex::new(Writer::new(machine, logs)),
+            indexing: IndexWork::default(),
+            open_segments,
             watcher: RwLock::new(None),
             state_logs: Mutex::new(BTreeMap::new()),
         });
-        let writer = Writer::new(Arc::clone(&shared), machine, logs);
-        let writer = std::thread::Builder::new().name(WRITER_THREAD.to_owned()).spawn(move || writer.run());
-        let writer = writer.map_err(|error| BusError::Backend(format!("the writer thread could not be started: {error}")))?;
-        Ok(Self { shared, manifest, torn_records, writer: Some(writer), _lock: lock })
+        let mut broker = Self { shared, manifest, torn_records, writer: None, indexer: None, _lock: lock };
+        broker.indexer = Some(broker.spawn(INDEX_THREAD, |shared| indexer::run(&shared))?);
+        broker.writer = Some(broker.spawn(WRITER_THREAD, |shared| shared.write_until_closed())?);
+        (0..broker.shared.topics.len()).for_each(|topic| broker.shared.indexing.merge(topic));
+        Ok(broker)
+    }
+
+    fn spawn(&self, name: &str, body: impl FnOnce(Arc<Shared>) + Send + 'static) -> Result<JoinHandle<()>, BusError> {
+        let shared = Arc::clone(&self.shared);
+        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(shared));
+        spawned.map_err(|error| BusError::Backend(format!("the thread {name} could not be started: {error}")))
     }
 
     /// Whether this engine can do everything that a manifest asks for. Provisioning asks too; this is for whoever wants to know before.
@@ -189,6 +227,15 @@ impl EmbeddedBroker {
     /// [`BusError::Config`] naming topic and field.
     pub fn check_supported(manifest: &BridgeManifest) -> Result<(), BusError> {
         provision::check_supported(manifest)
+    }
+
+    /// Whether the schema files of a manifest are found in the options' `schema_roots` and can be used. Provisioning asks too; this is
+    /// for whoever wants to know before.
+    ///
+    /// # Errors
+    /// [`BusError::Config`] naming topic and `schema_ref`.
+    pub fn check_schemas(manifest: &BridgeManifest, options: &EngineOptions) -> Result<(), BusError> {
+        schemas::Schemas::resolve(manifest, &options.schema_roots, None).map(drop)
     }
 
     /// The manifest in force.
@@ -226,9 +273,17 @@ impl EmbeddedBroker {
         })?;
         let closed = BusError::NotSent { reason: "the log was closed".to_owned() };
         let (ticket, completer) = Ticket::pair(Err(closed));
-        let cost = Cost { lane: Lane::State, bytes: 0, grouping: Grouping::Alone };
-        self.shared.queue.push(cost, Command::Raise { topic: number, partition: partition.0, next: next.0, completer })?;
+        self.shared.queue.push(ALONE, Command::Raise { topic: number, partition: partition.0, next: next.0, completer })?;
         ticket.wait()
+    }
+
+    /// Expires what is older than each topic's `hot_hours` at `now_ms` (milliseconds since 1970), segment by segment. Returns how many
+    /// records went.
+    ///
+    /// # Errors
+    /// [`BusError::NotSent`] when the log is closed.
+    pub fn enforce_retention(&self, now_ms: u64) -> Result<u64, BusError> {
+        Ok(self.maintain(UnixMillis(now_ms))?.expired_records)
     }
 
     /// Whether the state log `name` was ever made.
@@ -280,19 +335,30 @@ fn check_state_name(name: &str) -> Result<(), BusError> {
 }
 
 /// Opens every topic, in the order of their names.
-fn open_topics(storage: &Arc<dyn Storage>, opened: &OpenedDirectory, limits: EngineLimits) -> Result<Vec<OpenedTopic>, BusError> {
+fn open_topics(
+    storage: &Arc<dyn Storage>,
+    opened: &OpenedDirectory,
+    limits: EngineLimits,
+    open_segments: &OpenSegments,
+) -> Result<Vec<OpenedTopic>, BusError> {
     let mut specs: Vec<_> = opened.manifest.topics.iter().collect();
     specs.sort_by(|a, b| a.name.cmp(&b.name));
+    let hasher = UidHasher::of(opened.store);
+    let budget = FilterBudget::new(limits.uid_filter_bytes);
+    let schemas = opened.schemas.compiled();
     let open = |spec: &crate::TopicSpec| {
-        let wanted = TopicToOpen {
-            name: &spec.name,
-            partitions: spec.partitions,
-            directory: opened.layout.topic(&spec.name),
-            salt: opened.store.salt(&format!("topics/{}", spec.name)),
-            segment_bytes_max: limits.segment_bytes,
+        let directory = opened.layout.topic(&spec.name);
+        let salt = opened.store.salt(&format!("topics/{}", spec.name));
+        let run_store = RunStore { storage: Arc::clone(storage), directory: directory.clone(), salt, budget: budget.clone() };
+        let (name, hasher, hot_hours) = (spec.name.clone(), hasher.clone(), spec.retention.hot_hours.into());
+        let bounds = SegmentBounds {
+            bytes_max: limits.segment_bytes,
+            records_max: limits.segment_records,
             preallocation_bytes: limits.preallocation_bytes,
         };
-        open_topic(storage, wanted)
+        let schema = schemas.get(&name).cloned();
+        let parts = TopicParts { name, directory, salt, hot_hours, schema, run_store, hasher };
+        open_topic(storage, open_segments, TopicToOpen { parts, partitions: spec.partitions, bounds })
     };
     specs.into_iter().map(open).collect()
 }
@@ -300,13 +366,22 @@ fn open_topics(storage: &Arc<dyn Storage>, opened: &OpenedDirectory, limits: Eng
 impl Drop for EmbeddedBroker {
     fn drop(&mut self) {
         self.shared.queue.close();
-        // Dropped by the writer itself, from a watcher that held the last reference, it cannot wait for itself.
-        let writer = self.writer.take().filter(|writer| writer.thread().id() != std::thread::current().id());
-        if writer.is_some_and(|writer| writer.join().is_err()) {
-            tracing::error!("the log's writer panicked");
-        }
+        join(self.writer.take(), "writer");
+        self.shared.indexing.close();
+        join(self.indexer.take(), "indexer");
     }
 }
+
+/// Waits for a thread to end. Dropped by the thread itself, from a watcher that held the last reference, it cannot wait for itself.
+fn join(thread: Option<JoinHandle<()>>, name: &str) {
+    let other = thread.filter(|thread| thread.thread().id() != std::thread::current().id());
+    if other.is_some_and(|thread| thread.join().is_err()) {
+        tracing::error!("the log's {name} panicked");
+    }
+}
+
+/// The cost of a command that changes more than a group.
+const ALONE: Cost = Cost { lane: Lane::State, count: 1, bytes: 0, grouping: Grouping::Alone };
 
 impl Shared {
     fn topic(&self, name: &str) -> Result<(usize, &Arc<Topic>), BusError> {
@@ -324,6 +399,19 @@ impl Shared {
         Range { partition, offset, count_max, bytes_max: self.limits.fetch_bytes }
     }
 
+    fn disk(&self, topic: &Topic) -> Disk<'_> {
+        Disk { storage: &*self.storage, open: &self.open_segments, salt: topic.salt }
+    }
+
+    /// Makes an event ready. A topic's schema has the first word, before anything is done; a uid that is not given is minted.
+    fn prepare(&self, topic: &Topic, record: &NewRecord, events: &mut Events) -> Result<(), BusError> {
+        if let Some(schema) = &topic.schema {
+            schema.check(record.media_type(), record.payload())?;
+        }
+        let uid = record.uid.clone().map_or_else(|| self.mint_uid(), Ok)?;
+        events.push(uid, record, TopicTraits { partitions: topic.partitions, hasher: &topic.hasher })
+    }
+
     fn mint_uid(&self) -> Result<Uid, BusError> {
         let millis = self.clock.unix().0;
         let nanos = u32::try_from(millis % 1_000 * 1_000_000).unwrap_or(0);
@@ -331,57 +419,123 @@ impl Shared {
         Ok(Uid::parse(&uuid.to_string())?)
     }
 
-    fn submit(&self, topic: &str, record: &NewRecord) -> Result<Ticket<PublishResult>, BusError> {
+    /// Hands one record over.
+    fn submit(&self, topic: &str, record: &NewRecord, waking: Waking) -> Result<Ticket<PublishResult>, BusError> {
         let (number, topic) = self.topic(topic)?;
         if topic.is_poisoned() {
             return Err(topic.poisoned_error());
         }
-        let uid = record.uid.clone().map_or_else(|| self.mint_uid(), Ok)?;
-        let too_large = || BusError::Rejected { rule: "the record is larger than its fields may be".to_owned(), permanent: true };
-        let body = body::encode(&uid, record).ok_or_else(too_large)?;
-        let cost = Cost { lane: Lane::Records, bytes: body.bytes.len() as u64, grouping: Grouping::Shared };
-        let (ticket, completer) = Ticket::pair(Err(BusError::Uncertain { uid: uid.clone(), cause: UncertainCause::Closed }));
-        let submission = Submission {
-            topic: number,
-            partition: partition_for(record.key(), topic.partitions).0,
-            uid_hash: UidHash::of(uid.as_str()),
-            uid,
-            body,
-            ticket: completer,
+        let mut events = Events::default();
+        self.prepare(topic, record, &mut events)?;
+        let Some(uid) = events.events.first().map(|event| event.uid.clone()) else {
+            return Err(BusError::Backend("no event was made of the record".to_owned()));
         };
-        self.queue.push(cost, Command::Publish(submission))?;
+        let (ticket, completer) = Ticket::pair(Err(BusError::Uncertain { uid, cause: UncertainCause::Closed }));
+        self.hand_over(Submission { topic: number, events, ticket: Asker::One(completer) }, waking)?;
         Ok(ticket)
     }
 
+    fn hand_over(&self, submission: Submission<Asker>, waking: Waking) -> Result<(), BusError> {
+        let (count, bytes) = (submission.events.events.len() as u64, submission.events.frames.len() as u64);
+        let cost = Cost { lane: Lane::Records, count, bytes, grouping: Grouping::Shared };
+        match waking {
+            Waking::Writer => self.queue.push(cost, Command::Publish(submission)),
+            Waking::Nobody => self.queue.push_quietly(cost, Command::Publish(submission)),
+        }
+    }
+
+    /// Publishes records together and waits. One result for each, in order.
+    fn publish_together(&self, name: &str, records: &[NewRecord]) -> Vec<PublishResult> {
+        let (number, topic) = match self.topic(name) {
+            Ok((_, topic)) if topic.is_poisoned() => return refused(records.len(), &topic.poisoned_error()),
+            Ok(known) => known,
+            Err(error) => return refused(records.len(), &error),
+        };
+        let mut events = Events::for_records(records);
+        let ready: Vec<_> = records.iter().map(|record| self.prepare(topic, record, &mut events)).collect();
+        let uids: Vec<_> = events.events.iter().map(|event| event.uid.clone()).collect();
+        let (ticket, completer) = Ticket::pair(Vec::new());
+        let handed_over = self.hand_over(Submission { topic: number, events, ticket: Asker::Many(completer) }, Waking::Nobody);
+        let results = match handed_over {
+            Ok(()) => {
+                self.write_if_idle();
+                let results = ticket.wait();
+                // No answers at all: the writer ended before it had any.
+                let closed = |uid| Err(BusError::Uncertain { uid, cause: UncertainCause::Closed });
+                if results.is_empty() { uids.into_iter().map(closed).collect() } else { results }
+            }
+            Err(error) => refused(uids.len(), &error),
+        };
+        if results.len() == records.len() {
+            return results;
+        }
+        let mut results = results.into_iter();
+        let missing = || Err(BusError::Backend("the log gave no answer to this event".to_owned()));
+        ready.into_iter().map(|ready| ready.and_then(|()| results.next().unwrap_or_else(missing))).collect()
+    }
+
     fn find(&self, topic: &str, uid: &Uid) -> Result<Option<PublishAck>, BusError> {
-        let (_, topic) = self.topic(topic)?;
-        let found = reader::read_located(&*self.storage, topic, UidHash::of(uid.as_str()))?;
-        let same = found.filter(|(_, body)| body::decode_uid(body) == Some(uid.as_str()));
-        Ok(same.map(|(at, _)| PublishAck {
-            topic: topic.name.clone(),
-            partition: at.partition,
-            offset: at.offset,
-            uid: uid.as_str().to_owned(),
-            duplicate: false,
+        let (number, topic) = self.topic(topic)?;
+        let found = reader::find(&self.disk(topic), topic, uid, topic.hasher.hash(uid.as_str())).inspect_err(|_| {
+            // If it is the index that is damaged, it is made again.
+            self.indexing.merge(number);
+        })?;
+        Ok(found.map(|found| {
+            let Located { partition, offset } = found.identity.into();
+            PublishAck { topic: topic.name.clone(), partition: partition.into(), offset, uid: uid.as_str().to_owned(), duplicate: false }
         }))
     }
 }
 
+/// Whether the log's own thread is woken for a command, or whoever gives it sees to that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waking {
+    Writer,
+    Nobody,
+}
+
+fn refused(count: usize, error: &BusError) -> Vec<PublishResult> {
+    vec![Err(error.clone()); count]
+}
+
 impl EventBus for EmbeddedBroker {
     fn submit_record(&self, topic: &str, record: NewRecord) -> Ticket<PublishResult> {
-        self.shared.submit(topic, &record).unwrap_or_else(|error| Ticket::ready(Err(error)))
+        self.shared.submit(topic, &record, Waking::Writer).unwrap_or_else(|error| Ticket::ready(Err(error)))
+    }
+
+    fn publish_record(&self, topic: &str, record: &NewRecord) -> PublishResult {
+        let ticket = self.shared.submit(topic, record, Waking::Nobody)?;
+        self.shared.write_if_idle();
+        ticket.wait()
+    }
+
+    fn publish_batch(&self, topic: &str, records: &[NewRecord]) -> Vec<PublishResult> {
+        let mut results = Vec::with_capacity(records.len());
+        let mut rest = records;
+        while !rest.is_empty() {
+            let (together, later) = rest.split_at(together(rest, &self.shared.limits));
+            results.extend(self.shared.publish_together(topic, together));
+            rest = later;
+            // What comes later must not overtake what found the log full.
+            if let Some(Err(busy @ BusError::Busy { .. })) = results.last() {
+                let busy = busy.clone();
+                results.extend(refused(rest.len(), &busy));
+                break;
+            }
+        }
+        results
     }
 
     fn submit_fetch(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>> {
         let shared = &*self.shared;
         let range = shared.range(partition, offset, max);
-        Ticket::ready(shared.topic(topic).and_then(|(_, topic)| reader::fetch(&*shared.storage, topic, range)))
+        Ticket::ready(shared.topic(topic).and_then(|(_, topic)| reader::fetch(&shared.disk(topic), topic, range)))
     }
 
     fn submit_heads(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<RecordHead>, BusError>> {
         let shared = &*self.shared;
         let range = shared.range(partition, offset, max);
-        Ticket::ready(shared.topic(topic).and_then(|(_, topic)| reader::heads(&*shared.storage, topic, range)))
+        Ticket::ready(shared.topic(topic).and_then(|(_, topic)| reader::heads(&shared.disk(topic), topic, range)))
     }
 
     fn submit_find(&self, topic: &str, _key: &str, uid: &Uid) -> Ticket<Result<Option<PublishAck>, BusError>> {
@@ -400,7 +554,25 @@ impl EventBus for EmbeddedBroker {
         self.shared.topic(topic)?.1.bounds(partition)
     }
 
+    fn maintain(&self, now: UnixMillis) -> Result<MaintenanceReport, BusError> {
+        let (ticket, completer) = Ticket::pair(Err(BusError::Backend("the log's writer ended before it answered".to_owned())));
+        self.shared.queue.push(ALONE, Command::Maintain { now, completer })?;
+        ticket.wait()
+    }
+
     fn watch_appends(&self, watcher: Arc<dyn AppendWatcher>) {
         *self.shared.watcher.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
     }
+}
+
+/// How many of `records`, at least one, are handed over at once: no more than one group and one segment may hold.
+fn together(records: &[NewRecord], engine: &EngineLimits) -> usize {
+    let count_max = limits::BATCH_IN_FLIGHT.default.min(engine.group_records);
+    let bytes_max = limits::BATCH_IN_FLIGHT_BYTES.default.min(engine.group_bytes).min(engine.segment_bytes);
+    let mut bytes = 0;
+    let fits = |record: &&NewRecord| {
+        bytes += events::frame_bytes_max(record);
+        bytes <= bytes_max
+    };
+    records.iter().take(usize::try_from(count_max).unwrap_or(usize::MAX)).take_while(fits).count().max(1)
 }

@@ -1,5 +1,6 @@
 //! What an embedder may choose about the engine. Everything has a default.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(test)]
@@ -20,6 +21,9 @@ pub struct EngineOptions {
     pub limits: EngineLimits,
     /// What a second opener is told about this one, besides the process id. One line.
     pub holder: String,
+    /// Folders in which a manifest's `schema_ref` is looked for, in this order. The working directory alone unless
+    /// [`EngineOptions::with_manifest_folder`] adds the manifest's.
+    pub schema_roots: Vec<PathBuf>,
 }
 
 impl Default for EngineOptions {
@@ -29,6 +33,7 @@ impl Default for EngineOptions {
             storage: Arc::new(OsStorage),
             limits: EngineLimits::default(),
             holder: "latent-bridge".to_owned(),
+            schema_roots: vec![PathBuf::from(".")],
         }
     }
 }
@@ -85,6 +90,10 @@ engine_limits! {
     group_bytes: limits::GROUP_BYTES;
     /// Size of a segment.
     segment_bytes: limits::SEGMENT_BYTES;
+    /// Records of a segment.
+    segment_records: limits::SEGMENT_RECORDS;
+    /// Full segments with open files.
+    open_segments: limits::OPEN_SEGMENTS;
     /// Zeros written ahead.
     preallocation_bytes: limits::PREALLOCATION_BYTES;
     /// Records of one read.
@@ -97,9 +106,18 @@ engine_limits! {
     state_entry_bytes: limits::STATE_ENTRY_BYTES;
     /// One state log.
     state_log_bytes: limits::STATE_LOG_BYTES;
+    /// Memory for filters of the uid index.
+    uid_filter_bytes: limits::UID_FILTER_BYTES;
 }
 
 impl EngineOptions {
+    /// Looks for schemas in the manifest's folder before anywhere else.
+    #[must_use]
+    pub fn with_manifest_folder(mut self, folder: &Path) -> Self {
+        self.schema_roots.insert(0, folder.to_owned());
+        self
+    }
+
     pub(super) fn checked(&self) -> Result<(), BusError> {
         self.limits.checked().map_err(|error| BusError::Config { problem: error.to_string() })?;
         if self.holder.len() > 100 || self.holder.contains(['\n', '\r']) {

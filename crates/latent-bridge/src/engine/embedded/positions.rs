@@ -1,108 +1,139 @@
-//! Where the readable records of one partition lie. In memory: 24 bytes a record.
+//! Where the readable records of one segment lie, by partition and offset. In memory, 8 bytes a record; used for the segment that is
+//! being written, and until a full one has its index file.
 //!
-//! Invariants: `places` is ascending in offset; every offset in `first..next` that has no place is damaged; `next` never falls.
+//! Invariants: the entries of a partition ascend; an offset of the segment without an entry is damaged.
 
-use latent_core::Offset;
+use super::numbers::Numbers;
 
-/// Where one record lies.
+/// One record: its offset less the partition's first one in the segment, and the position of its frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) relative: u32,
+    pub(super) at: u32,
+}
+
+/// A record's offset and the position of its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Its offset in the partition.
     pub(super) offset: u64,
-    /// Position of its frame in the segment.
-    pub(super) at: u64,
-    /// Number of the segment in the topic.
-    pub(super) segment: u32,
-    /// Bytes of its body.
-    pub(super) body_len: u32,
+    pub(super) at: u32,
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Positions {
-    places: Vec<Place>,
-    next: u64,
-    bytes: u64,
+    partitions: Vec<PartitionPositions>,
+}
+
+/// The records of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PartitionPositions {
+    /// The first offset that the segment may hold.
+    pub(super) start: u64,
+    pub(super) entries: Vec<Entry>,
+    /// Bytes of the entries' frames.
+    pub(super) bytes: u64,
 }
 
 impl Positions {
-    /// The first offset.
-    pub(super) const fn first(&self) -> Offset {
-        Offset(0)
+    /// No records yet, in a segment before which these numbers were given.
+    pub(super) fn starting_at(start: &Numbers) -> Self {
+        let partition = |start: &u64| PartitionPositions { start: *start, entries: Vec::new(), bytes: 0 };
+        Self { partitions: start.offsets.iter().map(partition).collect() }
     }
 
-    /// The offset after the last one.
-    pub(super) const fn next(&self) -> Offset {
-        Offset(self.next)
+    /// Whether a record with this offset can be kept: further than a `u32` from the segment's first, it needs a segment of its own.
+    pub(super) fn holds(&self, partition: u16, offset: u64) -> bool {
+        self.relative(partition, offset).is_some()
     }
 
-    /// Bytes of readable frames.
-    pub(super) const fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Offsets that cannot be read.
-    pub(super) fn damaged(&self) -> u64 {
-        self.next.saturating_sub(self.places.len() as u64)
-    }
-
-    /// Adds a record. False when its offset lies before the end, where it would break the order.
-    pub(super) fn push(&mut self, place: Place) -> bool {
-        let ahead = place.offset >= self.next;
+    /// Adds a record, whose offset is above all earlier ones of its partition. False when it is not or cannot be kept.
+    pub(super) fn push(&mut self, partition: u16, place: Place, frame_bytes: u64) -> bool {
+        let Some(relative) = self.relative(partition, place.offset) else { return false };
+        let Some(of) = self.partitions.get_mut(usize::from(partition)) else { return false };
+        let ahead = of.entries.last().is_none_or(|last| last.relative < relative);
         if ahead {
-            self.bytes = self.bytes.saturating_add(super::frame::frame_bytes(place.body_len));
-            self.places.push(place);
-            self.raise(place.offset.saturating_add(1));
+            of.entries.push(Entry { relative, at: place.at });
+            of.bytes = of.bytes.saturating_add(frame_bytes);
         }
         ahead
     }
 
-    /// Occupies every offset below `next`; those without a record are damaged.
-    pub(super) fn raise(&mut self, next: u64) {
-        self.next = self.next.max(next);
+    fn relative(&self, partition: u16, offset: u64) -> Option<u32> {
+        u32::try_from(offset.checked_sub(self.partitions.get(usize::from(partition))?.start)?).ok()
     }
 
-    /// The record at `offset`, or `None` when there is none or it is damaged.
-    pub(super) fn at(&self, offset: u64) -> Option<Place> {
-        self.from(offset).first().copied().filter(|place| place.offset == offset)
+    pub(super) fn partitions(&self) -> &[PartitionPositions] {
+        &self.partitions
     }
 
-    /// Records at `offset` and after it.
-    pub(super) fn from(&self, offset: u64) -> &[Place] {
-        // Without damage a record's offset is its index, so the search ends at once.
-        let guess = usize::try_from(offset).unwrap_or(usize::MAX).min(self.places.len());
-        let start = match self.places.get(guess) {
-            Some(place) if place.offset == offset => guess,
-            _ => self.places.partition_point(|place| place.offset < offset),
-        };
-        self.places.get(start..).unwrap_or_default()
+    /// Readable records.
+    pub(super) fn count(&self) -> u64 {
+        self.partitions.iter().map(|partition| partition.entries.len() as u64).sum()
     }
+
+    /// Up to `max` records of a partition from `offset` on.
+    pub(super) fn from(&self, partition: usize, offset: u64, max: usize) -> Vec<Place> {
+        let Some(of) = self.partitions.get(partition) else { return Vec::new() };
+        let Ok(relative) = u32::try_from(offset.saturating_sub(of.start)) else { return Vec::new() };
+        let start = search(of.entries.len(), relative, |at| of.entries.get(at).map(|entry| entry.relative)).unwrap_or(0);
+        let entries = of.entries.get(start..).unwrap_or_default().iter().take(max);
+        entries.map(|entry| Place { offset: of.start.saturating_add(entry.relative.into()), at: entry.at }).collect()
+    }
+}
+
+/// The first of `count` ascending values that is not below `wanted`. Without damage a value is its own index, so the search ends at
+/// once. `None` when a value cannot be read.
+pub(super) fn search(count: usize, wanted: u32, value: impl Fn(usize) -> Option<u32>) -> Option<usize> {
+    let guess = (wanted as usize).min(count);
+    if guess < count && value(guess)? == wanted {
+        return Some(guess);
+    }
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low.midpoint(high);
+        if value(middle)? < wanted {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Some(low)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn start() -> Numbers {
+        Numbers { sequence: 7, offsets: vec![100, 5] }
+    }
+
     fn place(offset: u64) -> Place {
-        Place { offset, at: offset * 100, segment: 0, body_len: 10 }
+        Place { offset, at: u32::try_from(offset).unwrap_or(0) * 10 }
     }
 
     #[test]
-    fn offsets_without_a_record_are_damaged_and_stay_occupied() {
-        let mut positions = Positions::default();
-        assert!(positions.push(place(0)) && positions.push(place(3)));
-        positions.raise(6);
-        assert_eq!((positions.next(), positions.damaged()), (Offset(6), 4));
-        assert_eq!(positions.at(3), Some(place(3)));
-        assert!([1, 2, 4, 5, 6, u64::MAX].iter().all(|offset| positions.at(*offset).is_none()));
-        assert_eq!(positions.from(1), [place(3)]);
+    fn records_are_found_from_any_offset_on_and_gaps_are_skipped() {
+        let mut positions = Positions::starting_at(&start());
+        for offset in [100, 101, 105, 106] {
+            assert!(positions.push(0, place(offset), 10));
+        }
+        let from = |offset, max| positions.from(0, offset, max).iter().map(|place| place.offset).collect::<Vec<_>>();
+        assert_eq!(from(0, 9), [100, 101, 105, 106]);
+        assert_eq!(from(102, 9), [105, 106]);
+        assert_eq!(from(105, 1), [105]);
+        assert!(from(107, 9).is_empty() && from(u64::MAX, 9).is_empty() && positions.from(9, 0, 9).is_empty());
+        assert_eq!((positions.count(), positions.partitions()[0].bytes), (4, 40));
     }
 
     #[test]
-    fn repeated_and_falling_offsets_are_refused() {
-        let mut positions = Positions::default();
-        assert!(positions.push(place(4)));
-        assert!(!positions.push(place(4)) && !positions.push(place(2)));
-        assert_eq!(positions.next(), Offset(5));
+    fn what_falls_repeats_or_lies_too_far_is_refused() {
+        let mut positions = Positions::starting_at(&start());
+        assert!(positions.push(1, place(9), 1));
+        for (partition, offset) in [(1, 9), (1, 6), (1, 4), (2, 9), (1, 5 + u64::from(u32::MAX) + 1)] {
+            assert!(!positions.push(partition, place(offset), 1), "{partition}/{offset}");
+        }
+        assert!(positions.holds(1, 5 + u64::from(u32::MAX)) && !positions.holds(1, 6 + u64::from(u32::MAX)));
     }
 }

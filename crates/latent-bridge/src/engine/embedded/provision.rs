@@ -10,6 +10,7 @@ use super::directory::{
 };
 use super::lock::DirectoryLock;
 use super::options::EngineOptions;
+use super::schemas::{InForce, Schemas, split_lines};
 use super::storage::{PathKind, Storage};
 use crate::{BridgeManifest, BusError, TopicSpec};
 
@@ -19,6 +20,7 @@ pub(super) struct OpenedDirectory {
     pub(super) lock: DirectoryLock,
     pub(super) store: StoreId,
     pub(super) manifest: BridgeManifest,
+    pub(super) schemas: Schemas,
 }
 
 fn config(problem: String) -> BusError {
@@ -29,9 +31,9 @@ fn config(problem: String) -> BusError {
 pub(super) fn check_supported(manifest: &BridgeManifest) -> Result<(), BusError> {
     manifest.validate()?;
     for topic in &manifest.topics {
-        let unsupported = [("schema_ref", topic.schema_ref.is_some()), ("retention.cold_uri", topic.retention.cold_uri.is_some())];
-        if let Some((field, _)) = unsupported.iter().find(|(_, given)| *given) {
-            return Err(config(format!("topic {:?}: {field} is not supported by the embedded engine yet; leave it out", topic.name)));
+        if topic.retention.cold_uri.is_some() {
+            let problem = format!("topic {:?}: retention.cold_uri is not supported by the embedded engine yet; leave it out", topic.name);
+            return Err(config(problem));
         }
     }
     Ok(())
@@ -52,6 +54,7 @@ pub(super) fn provision(directory: &Path, manifest: &BridgeManifest, options: &E
     if is_provisioned(storage, &layout)? {
         return Err(already_provisioned(""));
     }
+    let schemas = Schemas::resolve(manifest, &options.schema_roots, None)?;
     create_directories(storage, layout.root())?;
     let lock = DirectoryLock::take(&layout.lock(), &options.holder).map_err(|error| match error {
         BusError::InUse { holder, .. } => already_provisioned(&format!(", or is being provisioned, by {holder}")),
@@ -65,8 +68,9 @@ pub(super) fn provision(directory: &Path, manifest: &BridgeManifest, options: &E
     write_control(storage, &layout.format(), render_format(store).as_bytes())?;
     create_directories(storage, &layout.state())?;
     create_topics(storage, &layout, &manifest.topics)?;
-    link_manifest(storage, &layout, manifest)?;
-    Ok(OpenedDirectory { layout, lock, store, manifest: manifest.clone() })
+    schemas.write_copies(storage, &layout)?;
+    link_manifest(storage, &layout, &manifest_text(manifest, &schemas)?)?;
+    Ok(OpenedDirectory { layout, lock, store, manifest: manifest.clone(), schemas })
 }
 
 /// Without its manifest a directory looks new. One that holds data is not: a new store id would make that data unreadable.
@@ -99,13 +103,19 @@ fn fresh_id() -> Result<[u8; 16], BusError> {
 
 fn create_topics(storage: &dyn Storage, layout: &Layout, topics: &[TopicSpec]) -> Result<(), BusError> {
     create_directories(storage, &layout.topics())?;
-    topics.iter().try_for_each(|topic| create_directories(storage, &layout.topic(&topic.name)))
+    topics.iter().try_for_each(|topic| create_directories(storage, &layout.topic(&topic.name)))?;
+    // A folder that was there may have been made by a process that was killed before it was durable.
+    topics.first().map_or(Ok(()), |topic| sync_parent(storage, &layout.topic(&topic.name)))
+}
+
+fn manifest_text(manifest: &BridgeManifest, schemas: &Schemas) -> Result<String, BusError> {
+    Ok(with_check(&schemas.with_lines(&manifest.to_yaml()?)))
 }
 
 /// A hard link refuses to replace, which a rename would not: the last guard against a second winner.
-fn link_manifest(storage: &dyn Storage, layout: &Layout, manifest: &BridgeManifest) -> Result<(), BusError> {
+fn link_manifest(storage: &dyn Storage, layout: &Layout, text: &str) -> Result<(), BusError> {
     let path = layout.manifest();
-    let prepared = write_temporary(storage, &path, with_check(&manifest.to_yaml()?).as_bytes())?;
+    let prepared = write_temporary(storage, &path, text.as_bytes())?;
     let linked = storage.hard_link(&prepared, &path);
     discard(storage, &prepared);
     linked.map_err(|error| match error.kind() {
@@ -128,10 +138,25 @@ pub(super) fn open(directory: &Path, options: &EngineOptions) -> Result<OpenedDi
     discard(storage, &super::directory::temporary(&layout.manifest()));
     discard(storage, &super::directory::temporary(&layout.format()));
     let text = read_control(storage, &layout.manifest())?.ok_or_else(|| missing("manifest.yaml"))?;
-    let manifest = BridgeManifest::from_yaml(checked_text("manifest.yaml", &text)?)?;
+    let (text, lines) = split_lines(checked_text("manifest.yaml", &text)?);
+    let manifest = BridgeManifest::from_yaml(text)?;
     check_supported(&manifest)?;
     check_folders(storage, &layout, &manifest)?;
-    Ok(OpenedDirectory { layout, lock, store, manifest })
+    let schemas = Schemas::open(storage, &layout, &manifest, &lines)?;
+    schemas.discard_unused(storage, &layout);
+    sync_names(storage, &layout, &manifest)?;
+    Ok(OpenedDirectory { layout, lock, store, manifest, schemas })
+}
+
+/// Makes every name durable that an earlier process gave and was killed before it could. What is acknowledged from now on lies in files
+/// that would be gone with their names after a power cut.
+fn sync_names(storage: &dyn Storage, layout: &Layout, manifest: &BridgeManifest) -> Result<(), BusError> {
+    let mut folders = vec![layout.root().to_owned(), layout.topics()];
+    folders.extend(manifest.topics.iter().map(|topic| layout.topic(&topic.name)));
+    folders.extend(
+        [layout.state(), layout.schemas()].into_iter().filter(|folder| storage.kind(folder).is_ok_and(|kind| kind == PathKind::Directory)),
+    );
+    folders.iter().try_for_each(|folder| storage.sync_directory(folder).map_err(|error| BusError::io("sync", folder, &error)))
 }
 
 /// A missing folder is a topic's whole log gone. Creating it anew would hide that.
@@ -149,14 +174,19 @@ fn check_folders(storage: &dyn Storage, layout: &Layout, manifest: &BridgeManife
 /// Brings an opened directory to `wanted`, or says what cannot be changed and changes nothing.
 pub(super) fn apply(opened: &mut OpenedDirectory, wanted: &BridgeManifest, options: &EngineOptions) -> Result<(), BusError> {
     check_supported(wanted)?;
-    if *wanted == opened.manifest {
+    compare(&opened.manifest, wanted)?;
+    let in_force = InForce { manifest: &opened.manifest, schemas: &opened.schemas };
+    let schemas = Schemas::resolve(wanted, &options.schema_roots, Some(in_force))?;
+    if *wanted == opened.manifest && schemas.is_same(&opened.schemas) {
         return Ok(());
     }
-    compare(&opened.manifest, wanted)?;
     let storage = &*options.storage;
     create_topics(storage, &opened.layout, &wanted.topics)?;
-    write_control(storage, &opened.layout.manifest(), with_check(&wanted.to_yaml()?).as_bytes())?;
+    schemas.write_copies(storage, &opened.layout)?;
+    write_control(storage, &opened.layout.manifest(), manifest_text(wanted, &schemas)?.as_bytes())?;
+    schemas.discard_unused(storage, &opened.layout);
     opened.manifest = wanted.clone();
+    opened.schemas = schemas;
     Ok(())
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Bound {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
     pub(super) lane: Lane,
+    /// Records or entries.
+    pub(super) count: u64,
     pub(super) bytes: u64,
     pub(super) grouping: Grouping,
 }
@@ -75,8 +77,15 @@ impl<C> Queue<C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a command over, or says which bound is reached. Never waits.
+    /// Hands a command over and wakes the writer, or says which bound is reached. Never waits.
     pub(super) fn push(&self, cost: Cost, command: C) -> Result<(), BusError> {
+        self.push_quietly(cost, command)?;
+        self.wake();
+        Ok(())
+    }
+
+    /// As [`Queue::push`], without waking the writer: for who is going to see to the command itself.
+    pub(super) fn push_quietly(&self, cost: Cost, command: C) -> Result<(), BusError> {
         let (max, count_limit, bytes_limit) = match cost.lane {
             Lane::Records => (self.records_max, limits::QUEUE_RECORDS.name, limits::QUEUE_BYTES.name),
             Lane::State => (self.state_max, limits::STATE_QUEUE_ENTRIES.name, limits::STATE_QUEUE_BYTES.name),
@@ -86,44 +95,58 @@ impl<C> Queue<C> {
             return Err(BusError::NotSent { reason: "the log is closed".to_owned() });
         }
         let used = state.used(cost.lane);
-        if used.count >= max.count {
+        // What is larger than the whole bound may still go alone.
+        if used.count > 0 && used.count.saturating_add(cost.count) > max.count {
             return Err(BusError::Busy { limit: count_limit });
         }
-        // What is larger than the whole bound may still go alone.
         if used.count > 0 && used.bytes.saturating_add(cost.bytes) > max.bytes {
             return Err(BusError::Busy { limit: bytes_limit });
         }
-        used.count += 1;
+        used.count = used.count.saturating_add(cost.count);
         used.bytes = used.bytes.saturating_add(cost.bytes);
         state.waiting.push_back((cost, command));
-        drop(state);
-        self.filled.notify_one();
         Ok(())
     }
 
-    /// Waits for commands and takes as many as share one group. `None` when the queue is closed and empty.
-    pub(super) fn take(&self, group: Bound) -> Option<Vec<C>> {
+    /// Wakes the writer.
+    pub(super) fn wake(&self) {
+        self.filled.notify_one();
+    }
+
+    /// How many commands wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    /// Waits until there are commands. False when the queue is closed and empty.
+    pub(super) fn wait(&self) -> bool {
         let mut state = self.lock();
         while state.waiting.is_empty() {
             if state.closed {
-                return None;
+                return false;
             }
             state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        true
+    }
+
+    /// Takes as many commands as share one group; none when none wait.
+    pub(super) fn take(&self, group: Bound) -> Vec<C> {
+        let mut state = self.lock();
         let mut taken = Vec::new();
-        let mut bytes = 0_u64;
-        while let Some((cost, _)) = state.waiting.front().filter(|(cost, _)| joins(*cost, taken.len(), bytes, group)) {
+        let mut sum = Bound { count: 0, bytes: 0 };
+        while let Some((cost, _)) = state.waiting.front().filter(|(cost, _)| taken.is_empty() || joins(*cost, sum, group)) {
             let cost = *cost;
-            bytes = bytes.saturating_add(cost.bytes);
+            sum = Bound { count: sum.count.saturating_add(cost.count), bytes: sum.bytes.saturating_add(cost.bytes) };
             let used = state.used(cost.lane);
-            used.count = used.count.saturating_sub(1);
+            used.count = used.count.saturating_sub(cost.count);
             used.bytes = used.bytes.saturating_sub(cost.bytes);
             taken.extend(state.waiting.pop_front().map(|(_, command)| command));
             if cost.grouping == Grouping::Alone {
                 break;
             }
         }
-        Some(taken)
+        taken
     }
 
     /// Refuses everything from now on; what is waiting can still be taken.
@@ -140,9 +163,11 @@ impl<C> Queue<C> {
     }
 }
 
-/// The first command is always taken, whatever its size.
-fn joins(cost: Cost, taken: usize, bytes: u64, group: Bound) -> bool {
-    taken == 0 || (cost.grouping == Grouping::Shared && (taken as u64) < group.count && bytes.saturating_add(cost.bytes) <= group.bytes)
+/// Whether a command may join others of this sum. The first is always taken, whatever its size.
+fn joins(cost: Cost, sum: Bound, group: Bound) -> bool {
+    cost.grouping == Grouping::Shared
+        && sum.count.saturating_add(cost.count) <= group.count
+        && sum.bytes.saturating_add(cost.bytes) <= group.bytes
 }
 
 #[cfg(test)]
@@ -152,7 +177,7 @@ mod tests {
     const WIDE: Bound = Bound { count: 100, bytes: 1_000 };
 
     fn cost(bytes: u64) -> Cost {
-        Cost { lane: Lane::Records, bytes, grouping: Grouping::Shared }
+        Cost { lane: Lane::Records, count: 1, bytes, grouping: Grouping::Shared }
     }
 
     fn queue(count: u64, bytes: u64) -> Queue<u32> {
@@ -165,7 +190,7 @@ mod tests {
         assert!(queue.push(cost(1), 0).is_ok() && queue.push(cost(1), 1).is_ok());
         assert_eq!(queue.push(cost(1), 2), Err(BusError::Busy { limit: "log_queue_records" }));
         assert!(queue.push(Cost { lane: Lane::State, ..cost(1) }, 3).is_ok(), "the other lane has room");
-        assert_eq!(queue.take(WIDE), Some(vec![0, 1, 3]));
+        assert_eq!(queue.take(WIDE), vec![0, 1, 3]);
         assert!(queue.push(cost(1), 4).is_ok());
     }
 
@@ -174,7 +199,7 @@ mod tests {
         let queue = queue(10, 100);
         assert!(queue.push(cost(60), 0).is_ok() && queue.push(cost(40), 1).is_ok());
         assert_eq!(queue.push(cost(1), 2), Err(BusError::Busy { limit: "log_queue_bytes" }));
-        assert_eq!(queue.take(WIDE), Some(vec![0, 1]));
+        assert_eq!(queue.take(WIDE), vec![0, 1]);
         assert!(queue.push(cost(101), 3).is_ok());
         assert!(queue.push(cost(0), 4).is_err());
     }
@@ -183,9 +208,9 @@ mod tests {
     fn a_group_is_bounded_in_count_and_bytes() {
         let queue = queue(10, 1_000);
         (0..5).for_each(|n| queue.push(cost(10), n).unwrap());
-        assert_eq!(queue.take(Bound { count: 2, bytes: 100 }), Some(vec![0, 1]));
-        assert_eq!(queue.take(Bound { count: 9, bytes: 29 }), Some(vec![2, 3]));
-        assert_eq!(queue.take(Bound { count: 9, bytes: 9 }), Some(vec![4]));
+        assert_eq!(queue.take(Bound { count: 2, bytes: 100 }), vec![0, 1]);
+        assert_eq!(queue.take(Bound { count: 9, bytes: 29 }), vec![2, 3]);
+        assert_eq!(queue.take(Bound { count: 9, bytes: 9 }), vec![4]);
     }
 
     #[test]
@@ -194,7 +219,7 @@ mod tests {
         queue.push(cost(1), 0).unwrap();
         queue.push(Cost { grouping: Grouping::Alone, ..cost(1) }, 1).unwrap();
         queue.push(cost(1), 2).unwrap();
-        assert_eq!([queue.take(WIDE), queue.take(WIDE), queue.take(WIDE)], [Some(vec![0]), Some(vec![1]), Some(vec![2])]);
+        assert_eq!([queue.take(WIDE), queue.take(WIDE), queue.take(WIDE)], [vec![0], vec![1], vec![2]]);
     }
 
     #[test]
@@ -203,6 +228,6 @@ mod tests {
         queue.push(cost(1), 0).unwrap();
         queue.close();
         assert!(matches!(queue.push(cost(1), 1), Err(BusError::NotSent { .. })));
-        assert_eq!([queue.take(WIDE), queue.take(WIDE)], [Some(vec![0]), None]);
+        assert_eq!((queue.wait(), queue.take(WIDE), queue.wait()), (true, vec![0], false));
     }
 }

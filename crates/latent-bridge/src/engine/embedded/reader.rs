@@ -1,15 +1,24 @@
-//! Reads on the caller's thread. Positions are copied under the shared lock; files are read without it, so a reader never holds up
-//! the writer for longer than that copy.
+//! Reads on the caller's thread. What lies where is asked under the shared lock; files are read without it, so a reader never holds up
+//! the writer for longer than a look into memory.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use latent_core::{Offset, Partition, StoredRecord};
+use latent_core::{Offset, Partition, StoredRecord, Uid};
 
-use super::frame::frame_bytes;
+use super::body;
+use super::frame::Identity;
+use super::frame_reader::FrameReader;
+use super::heal;
 use super::positions::Place;
-use super::segment_reader::SegmentReader;
-use super::storage::Storage;
-use super::topic::{SegmentRef, Topic};
-use super::uid_index::{Located, UidHash};
+use super::segment::{Disk, Segment};
+use super::segment_index::{IndexError, index_path};
+use super::storage::StorageFile;
+use super::topic::{Contents, Topic};
+use super::uid_runs::{UidEntry, UidHash};
+use crate::error::base_name;
 use crate::{BusError, HeadContent, RecordHead};
 
 /// What a read asks for, with its bounds.
@@ -21,120 +30,296 @@ pub(super) struct Range {
     pub(super) bytes_max: u64,
 }
 
-/// Records from `range.offset` on, up to the first damaged one.
-pub(super) fn fetch(storage: &dyn Storage, topic: &Topic, range: Range) -> Result<Vec<StoredRecord>, BusError> {
-    let planned = plan_fetch(topic, range)?;
-    let mut segments = Segments { storage, topic, known: planned.segments, open: None };
-    let mut records = Vec::with_capacity(planned.places.len());
-    for place in planned.places {
-        let Some(record) = segments.of(place)?.record(range.partition, place)? else {
-            if records.is_empty() {
-                return Err(topic.unreadable(range.partition, Offset(place.offset)));
-            }
-            break;
+/// A record as it was found by its uid.
+pub(super) struct FoundRecord {
+    pub(super) identity: Identity,
+    pub(super) body: Bytes,
+}
+
+/// How often a read begins again because what it was about to read expired.
+const BEGIN_AGAIN_MAX: u32 = 8;
+
+/// Records from `range.offset`, or from the first one there is, up to the first damaged one.
+pub(super) fn fetch(disk: &Disk<'_>, topic: &Topic, range: Range) -> Result<Vec<StoredRecord>, BusError> {
+    let mut records = Vec::new();
+    let mut bytes = 0_u64;
+    walk(disk, topic, range, &mut |step| {
+        let (stored, frame_bytes) = match step {
+            Step::Missing { offset } => return damage(topic, range, &records, offset),
+            Step::At { reader, place } => match reader.record(range.partition, place)? {
+                Some(found) => found,
+                None => return damage(topic, range, &records, place.offset),
+            },
         };
-        records.push(record);
-    }
+        bytes = bytes.saturating_add(frame_bytes);
+        if bytes > range.bytes_max && !records.is_empty() {
+            return Ok(ControlFlow::Break(()));
+        }
+        records.push(stored);
+        Ok(ControlFlow::Continue(()))
+    })?;
     Ok(records)
 }
 
-/// Heads from `range.offset` on; a damaged record is listed as such.
-pub(super) fn heads(storage: &dyn Storage, topic: &Topic, range: Range) -> Result<Vec<RecordHead>, BusError> {
-    let (planned, offsets) = plan_heads(topic, range)?;
-    let mut segments = Segments { storage, topic, known: planned.segments, open: None };
-    let mut places = planned.places.into_iter().peekable();
+/// A damaged record ends the list before it; a list that would begin with one is an error.
+fn damage(topic: &Topic, range: Range, records: &[StoredRecord], offset: u64) -> Result<ControlFlow<()>, ReadError> {
+    if records.is_empty() {
+        return Err(ReadError::Bus(topic.unreadable(range.partition, Offset(offset))));
+    }
+    Ok(ControlFlow::Break(()))
+}
+
+/// Heads from `range.offset`, or from the first one there is; a damaged record is listed as such.
+pub(super) fn heads(disk: &Disk<'_>, topic: &Topic, range: Range) -> Result<Vec<RecordHead>, BusError> {
     let mut heads = Vec::new();
-    for offset in offsets {
-        let content = match places.next_if(|place| place.offset == offset) {
-            Some(place) => segments.of(place)?.head(range.partition, place)?,
-            None => HeadContent::Damaged,
+    walk(disk, topic, range, &mut |step| {
+        let (offset, content) = match step {
+            Step::Missing { offset } => (offset, HeadContent::Damaged),
+            Step::At { reader, place } => (place.offset, reader.head(range.partition, place)?),
         };
         heads.push(RecordHead { offset: Offset(offset), content });
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     Ok(heads)
 }
 
-/// Place and body of the record that the index has for this hash of a uid.
-pub(super) fn read_located(storage: &dyn Storage, topic: &Topic, uid: UidHash) -> Result<Option<(Located, Bytes)>, BusError> {
-    let (at, place, segment) = {
-        let contents = topic.read();
-        let Some(at) = contents.uids.locate(uid) else { return Ok(None) };
-        let place = contents.partition(Partition(at.partition)).and_then(|positions| positions.at(at.offset));
-        let segment = place.and_then(|place| contents.segments.get(place.segment as usize).cloned());
-        (at, place, segment)
-    };
-    let unreadable = || topic.unreadable(Partition(at.partition), Offset(at.offset));
-    let (Some(place), Some(segment)) = (place, segment) else { return Err(unreadable()) };
-    let frame = SegmentReader::open(storage, topic, &segment)?.frame(Partition(at.partition), place)?;
-    frame.map(|(_, body)| Some((at, body))).ok_or_else(unreadable)
+/// One offset of a walk.
+enum Step<'s, 'f> {
+    /// No record is there: it is damaged.
+    Missing {
+        offset: u64,
+    },
+    At {
+        reader: &'s mut FrameReader<'f>,
+        place: Place,
+    },
 }
 
-/// What a read will look at: places, and the segments they are in by number.
-struct Planned {
-    places: Vec<Place>,
-    segments: Vec<(u32, SegmentRef)>,
+enum ReadError {
+    Io(std::io::Error),
+    Bus(BusError),
 }
 
-fn plan_fetch(topic: &Topic, range: Range) -> Result<Planned, BusError> {
-    let contents = topic.read();
-    let positions = contents.partition(range.partition).ok_or_else(|| topic.out_of_range(range.partition))?;
-    let mut places = Vec::new();
-    let mut bytes = 0_u64;
-    for (expected, place) in (range.offset.0..=u64::MAX).zip(positions.from(range.offset.0)).take(range.count_max) {
-        bytes = bytes.saturating_add(frame_bytes(place.body_len));
-        if place.offset != expected || (bytes > range.bytes_max && !places.is_empty()) {
-            break;
-        }
-        places.push(*place);
+impl From<std::io::Error> for ReadError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
     }
-    if places.is_empty() && range.count_max > 0 && range.offset < positions.next() {
-        return Err(topic.unreadable(range.partition, range.offset));
-    }
-    let segments = segments_of(&contents.segments, &places);
-    Ok(Planned { places, segments })
 }
 
-fn plan_heads(topic: &Topic, range: Range) -> Result<(Planned, std::ops::Range<u64>), BusError> {
-    let contents = topic.read();
-    let positions = contents.partition(range.partition).ok_or_else(|| topic.out_of_range(range.partition))?;
-    let end = range.offset.0.saturating_add(range.count_max as u64).min(positions.next().0);
-    let places: Vec<_> = positions.from(range.offset.0).iter().take_while(|place| place.offset < end).copied().collect();
-    let segments = segments_of(&contents.segments, &places);
-    Ok((Planned { places, segments }, range.offset.0..end))
-}
-
-fn segments_of(segments: &[SegmentRef], places: &[Place]) -> Vec<(u32, SegmentRef)> {
-    let mut used: Vec<(u32, SegmentRef)> = Vec::new();
-    for place in places {
-        if used.last().is_none_or(|(number, _)| *number != place.segment)
-            && let Some(segment) = segments.get(place.segment as usize)
-        {
-            used.push((place.segment, segment.clone()));
+impl ReadError {
+    fn of(self, path: &Path) -> BusError {
+        match self {
+            Self::Io(error) => BusError::io("read", path, &error),
+            Self::Bus(error) => error,
         }
     }
-    used
 }
 
-/// The segments of one read. The one used last stays open until another is needed.
-struct Segments<'r> {
-    storage: &'r dyn Storage,
-    topic: &'r Topic,
-    known: Vec<(u32, SegmentRef)>,
-    open: Option<(u32, SegmentReader<'r>)>,
-}
+type Visit<'v> = dyn FnMut(Step<'_, '_>) -> Result<ControlFlow<()>, ReadError> + 'v;
 
-impl<'r> Segments<'r> {
-    fn of(&mut self, place: Place) -> Result<&SegmentReader<'r>, BusError> {
-        let open = match self.open.take() {
-            Some(open) if open.0 == place.segment => open,
-            _ => (place.segment, self.reader(place.segment)?),
+/// Visits the offsets of a range in order, segment by segment.
+fn walk(disk: &Disk<'_>, topic: &Topic, range: Range, visit: &mut Visit<'_>) -> Result<(), BusError> {
+    let partition = range.partition.0 as usize;
+    let (mut offset, mut left) = (range.offset.0, range.count_max);
+    let mut began_again = 0;
+    while left > 0 {
+        let wanted = offset;
+        let Some(piece) = next_piece(topic, range.partition, &mut offset, left)? else { return Ok(()) };
+        // What came next expired meanwhile: a list has no gap in its middle, and the next read begins where the log does now.
+        if offset > wanted && left < range.count_max {
+            return Ok(());
+        }
+        let (file, places) = match piece.open(disk, topic, partition, left) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => {
+                while left > 0 && offset < piece.end {
+                    if visit(Step::Missing { offset }).map_err(|error| error.of(&piece.path))?.is_break() {
+                        return Ok(());
+                    }
+                    (offset, left) = (offset + 1, left - 1);
+                }
+                continue;
+            }
+            // Gone since it was looked up: it has expired, or somebody removed it.
+            Err(error) if error_is_missing(&error) && began_again < BEGIN_AGAIN_MAX => {
+                began_again += 1;
+                if topic.bounds(range.partition)?.0.0 > offset {
+                    continue;
+                }
+                return Err(error);
+            }
+            Err(error) => return Err(error),
         };
-        Ok(&self.open.insert(open).1)
+        let failed = |error: ReadError| error.of(&piece.path);
+        let mut reader = FrameReader::new(&file, topic.salt, &places).map_err(|error| failed(error.into()))?;
+        let mut places = places.into_iter().peekable();
+        while left > 0 && offset < piece.end {
+            let step = match places.next_if(|place| place.offset == offset) {
+                Some(place) => Step::At { reader: &mut reader, place },
+                None => Step::Missing { offset },
+            };
+            if visit(step).map_err(failed)?.is_break() {
+                return Ok(());
+            }
+            (offset, left) = (offset + 1, left - 1);
+        }
     }
+    Ok(())
+}
 
-    fn reader(&self, number: u32) -> Result<SegmentReader<'r>, BusError> {
-        let known = self.known.iter().find(|(known, _)| *known == number);
-        let missing = || BusError::Backend(format!("segment number {number} of topic {:?} is not known", self.topic.name));
-        SegmentReader::open(self.storage, self.topic, &known.ok_or_else(missing)?.1)
+fn error_is_missing(error: &BusError) -> bool {
+    matches!(error, BusError::Io { kind: std::io::ErrorKind::NotFound, .. })
+}
+
+/// The part of a walk that lies in one segment.
+struct Piece {
+    path: PathBuf,
+    /// The offset after the last one that belongs to it.
+    end: u64,
+    offset: u64,
+    source: PieceSource,
+}
+
+enum PieceSource {
+    /// The segment is lost: none of its offsets can be read.
+    Lost,
+    Full(Arc<Segment>),
+    Active {
+        file: Arc<dyn StorageFile>,
+        places: Vec<Place>,
+    },
+}
+
+/// The segment in which `offset` lies, which is moved up to the first there is. `None` at the end.
+fn next_piece(topic: &Topic, partition: Partition, offset: &mut u64, left: usize) -> Result<Option<Piece>, BusError> {
+    let contents = topic.read();
+    let (first, next) = topic.bounds_in(&contents, partition)?;
+    *offset = (*offset).max(first.0);
+    if *offset >= next.0 {
+        return Ok(None);
     }
+    let at = partition.0 as usize;
+    let active = contents.active.as_ref();
+    let active_start = active.and_then(|active| active.start.offsets.get(at).copied());
+    if let (Some(active), Some(start)) = (active, active_start)
+        && *offset >= start
+    {
+        let places = active.positions.from(at, *offset, left);
+        let source = PieceSource::Active { file: Arc::clone(&active.file), places };
+        return Ok(Some(Piece { path: active.path.clone(), end: next.0, offset: *offset, source }));
+    }
+    let number = contents.segment_of_offset(at, *offset);
+    let after = contents.segments.get(number.map_or(0, |number| number + 1)).and_then(|after| after.start.offsets.get(at).copied());
+    let end = after.or(active_start).unwrap_or(next.0);
+    let segment = number.and_then(|number| contents.segments.get(number));
+    let path = segment.map(|segment| segment.path.clone()).unwrap_or_default();
+    let source = segment.map_or(PieceSource::Lost, |segment| PieceSource::Full(Arc::clone(segment)));
+    Ok(Some(Piece { path, end, offset: *offset, source }))
+}
+
+impl Piece {
+    /// The file and where the wanted records lie in it.
+    fn open(&self, disk: &Disk<'_>, topic: &Topic, partition: usize, left: usize) -> Result<Option<Opened>, BusError> {
+        match &self.source {
+            PieceSource::Lost => Ok(None),
+            PieceSource::Active { file, places } => Ok(Some((Arc::clone(file), places.clone()))),
+            PieceSource::Full(segment) => {
+                let file = segment.file(disk).map_err(|error| BusError::io("open", &segment.path, &error))?;
+                let made_again = *segment.made_again();
+                let mut places = segment.places(disk, partition, self.offset, left);
+                if matches!(places, Err(IndexError::Unusable)) {
+                    tracing::warn!(
+                        topic = topic.name,
+                        file = base_name(&segment.path),
+                        "the index of this segment is missing or damaged and is made again from it"
+                    );
+                    places = match heal::index_again(disk, topic, segment, made_again)? {
+                        // Taken from here: the segment may expire, and its fresh index with it, before it could be opened.
+                        Some(memory) => Ok(memory.positions.from(partition, self.offset, left)),
+                        None => segment.places(disk, partition, self.offset, left),
+                    };
+                }
+                Ok(Some((file, places.map_err(|error| unusable(segment, error))?)))
+            }
+        }
+    }
+}
+
+/// An index that cannot be read, or was damaged again as soon as it was made again. Its records are not damaged.
+fn unusable(segment: &Segment, error: IndexError) -> BusError {
+    let error = match error {
+        IndexError::Io(error) => error,
+        IndexError::Unusable => std::io::Error::new(std::io::ErrorKind::InvalidData, "it is damaged; it is made again from its segment"),
+    };
+    BusError::io("read", &index_path(&segment.path), &error)
+}
+
+type Opened = (Arc<dyn StorageFile>, Vec<Place>);
+
+/// The record with this uid. `None` when the topic certainly has none.
+pub(super) fn find(disk: &Disk<'_>, topic: &Topic, uid: &Uid, hash: UidHash) -> Result<Option<FoundRecord>, BusError> {
+    let mut result = Ok(None);
+    let mut look = |entry: UidEntry| match read_candidate(disk, topic, entry) {
+        Ok(Some(found)) if body::decode_uid(&found.body) != Some(uid.as_str()) => ControlFlow::Continue(()),
+        Ok(None) => ControlFlow::Continue(()),
+        other => {
+            result = other;
+            ControlFlow::Break(())
+        }
+    };
+    let (in_memory, runs, first) = {
+        let contents = topic.read();
+        (candidates_in_memory(&contents, hash), contents.runs.clone(), contents.first.sequence)
+    };
+    if in_memory.into_iter().try_for_each(&mut look).is_continue() {
+        runs.candidates(hash, first, &mut look)?;
+    }
+    result
+}
+
+fn candidates_in_memory(contents: &Contents, hash: UidHash) -> Vec<UidEntry> {
+    let mut candidates: Vec<UidEntry> = contents.active.iter().flat_map(|active| active.uids.candidates(hash)).collect();
+    // Full segments without an index on disk: at most the last one or two, unless the disk refuses.
+    for segment in contents.segments.iter().rev() {
+        let Some(memory) = segment.in_memory() else { break };
+        candidates.extend(memory.uids.candidates(hash));
+    }
+    candidates
+}
+
+/// The record of an index entry; `None` when it has expired or the entry is about another one.
+fn read_candidate(disk: &Disk<'_>, topic: &Topic, entry: UidEntry) -> Result<Option<FoundRecord>, BusError> {
+    let place = Place { offset: 0, at: entry.at };
+    let (file, path) = {
+        let contents = topic.read();
+        if entry.sequence < contents.first.sequence || entry.sequence >= contents.next.sequence {
+            return Ok(None);
+        }
+        match (contents.segment_of_sequence(entry.sequence), &contents.active) {
+            // Opened under the lock, so that it cannot expire before it is open.
+            (Some(segment), _) => {
+                let file = segment.file(disk).map_err(|error| BusError::io("open", &segment.path, &error))?;
+                (file, segment.path.clone())
+            }
+            (None, Some(active)) => (Arc::clone(&active.file), active.path.clone()),
+            (None, None) => return Ok(None),
+        }
+    };
+    let failed = |error: std::io::Error| BusError::io("read", &path, &error);
+    let mut reader = FrameReader::new(&file, topic.salt, &[place]).map_err(failed)?;
+    if let Some((header, body)) = reader.frame(entry.at).map_err(failed)? {
+        let same = header.identity.sequence == entry.sequence;
+        return Ok(same.then(|| FoundRecord { identity: header.identity, body: Bytes::copy_from_slice(body) }));
+    }
+    // Whose record it was cannot be read, and it was probably this uid's: neither found nor absent.
+    let header = reader.header(entry.at).map_err(failed)?.filter(|header| header.identity.sequence == entry.sequence);
+    Err(header.map_or_else(
+        || BusError::Io {
+            operation: "read",
+            file: base_name(&path),
+            kind: std::io::ErrorKind::InvalidData,
+            reason: format!("the record at byte {} is damaged, and it may be the one with this uid", entry.at),
+        },
+        |header| topic.unreadable(Partition(header.identity.partition.into()), Offset(header.identity.offset)),
+    ))
 }

@@ -1,4 +1,4 @@
-//! From what a scan found to what a topic contains. No I/O.
+//! From what a scan of one segment found to what the segment holds. No I/O.
 //!
 //! Sequences are dense over a topic and offsets are dense over a partition, and every record has one of each. So the next sequence
 //! equals the sum of all next offsets, unless records were lost that nothing names. Then nobody knows in which partitions they were,
@@ -6,143 +6,215 @@
 
 use super::body;
 use super::frame::Identity;
+use super::numbers::Numbers;
 use super::positions::{Place, Positions};
 use super::scan::Found;
-use super::uid_index::{Located, UidHash, UidIndex};
-
-/// The next numbers of a topic.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NextNumbers {
-    pub(super) sequence: u64,
-    /// One for each partition.
-    pub(super) offsets: Vec<u64>,
-}
+use super::segment_index::{PartitionSummary, SegmentSummary};
+use super::uid_hash::UidHasher;
+use super::uid_map::UidMap;
+use super::uid_runs::UidEntry;
 
 /// See the module.
-pub(super) struct Rebuild {
-    positions: Vec<Positions>,
-    uids: UidIndex,
-    next_sequence: u64,
+pub(super) struct SegmentRebuild<'h> {
+    hasher: &'h UidHasher,
+    start: Numbers,
+    next: Numbers,
+    positions: Positions,
+    uids: UidMap,
+    oldest: u64,
+    newest: u64,
     displaced: u64,
+    /// The last group that was found.
+    last_group: Option<GroupStart>,
+}
+
+/// Where a group begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct GroupStart {
+    pub(super) sequence: u64,
+    pub(super) at: u64,
 }
 
 /// What came of it.
 pub(super) struct Rebuilt {
-    pub(super) positions: Vec<Positions>,
-    pub(super) uids: UidIndex,
-    pub(super) next: NextNumbers,
+    pub(super) start: Numbers,
+    pub(super) end: Numbers,
+    pub(super) positions: Positions,
+    pub(super) uids: UidMap,
+    pub(super) oldest: u64,
+    pub(super) newest: u64,
     /// Records whose sequence or offset repeats or falls, or whose partition does not exist. They are not readable.
     pub(super) displaced: u64,
+    /// The last group. It alone may not be synced: a later one exists only after its sync.
+    pub(super) last_group: Option<GroupStart>,
 }
 
-impl Rebuild {
-    pub(super) fn new(partitions: u32) -> Self {
+impl<'h> SegmentRebuild<'h> {
+    /// A segment before which these numbers were given.
+    pub(super) fn new(start: Numbers, hasher: &'h UidHasher) -> Self {
         Self {
-            positions: (0..partitions).map(|_| Positions::default()).collect(),
-            uids: UidIndex::default(),
-            next_sequence: 0,
+            hasher,
+            next: start.clone(),
+            positions: Positions::starting_at(&start),
+            start,
+            uids: UidMap::default(),
+            oldest: u64::MAX,
+            newest: 0,
             displaced: 0,
+            last_group: None,
         }
     }
 
-    /// A segment begins whose name says that every sequence below `sequence` was given.
-    pub(super) fn segment_begins(&mut self, sequence: u64) {
-        self.next_sequence = self.next_sequence.max(sequence);
-    }
-
-    /// Takes one thing that the scan of segment number `segment` found.
-    pub(super) fn take(&mut self, segment: u32, found: &Found<'_>) {
-        let identity = match found {
-            Found::Record { header, .. } => header.identity,
-            Found::Damaged(identity) => *identity,
-        };
-        let placed = self.occupy(identity, |positions| match found {
-            Found::Record { header, at, .. } => {
-                positions.push(Place { offset: identity.offset, at: *at, segment, body_len: header.body_len })
+    /// Takes one thing that the scan found.
+    pub(super) fn take(&mut self, found: &Found<'_>) {
+        match found {
+            // What the segment says of itself; numbers that were given before it and are higher stay.
+            Found::Start(start) if self.positions.count() == 0 => {
+                self.start.raise_to(start);
+                self.next.raise_to(start);
+                self.positions = Positions::starting_at(&self.start);
             }
-            Found::Damaged(_) => {
-                positions.raise(identity.offset.saturating_add(1));
-                true
+            Found::Start(_) => {}
+            Found::Damaged(identity) => {
+                if self.is_ahead(*identity) {
+                    self.occupy(*identity);
+                } else {
+                    self.displaced += 1;
+                }
             }
-        });
-        if !placed {
-            self.displaced += 1;
-        } else if let Found::Record { body, .. } = found
-            && let Some(uid) = body::decode_uid(body)
-        {
-            self.uids.add(UidHash::of(uid), Located { partition: identity.partition, offset: identity.offset });
+            Found::Record { header, at, body } => {
+                let identity = header.identity;
+                let place = u32::try_from(*at).ok().map(|at| Place { offset: identity.offset, at });
+                let fits = |positions: &mut Positions, place| positions.push(identity.partition, place, header.frame_bytes());
+                let Some(place) = place.filter(|place| self.is_ahead(identity) && fits(&mut self.positions, *place)) else {
+                    self.displaced += 1;
+                    return;
+                };
+                self.occupy(identity);
+                if header.group_index == 0 || self.last_group.is_none() {
+                    self.last_group = Some(GroupStart { sequence: identity.sequence, at: *at });
+                }
+                self.oldest = self.oldest.min(header.stored_at);
+                self.newest = self.newest.max(header.stored_at);
+                if let Some(uid) = body::decode_uid(body) {
+                    self.uids.add(UidEntry { hash: self.hasher.hash(uid), sequence: identity.sequence, at: place.at });
+                }
+            }
         }
     }
 
-    fn occupy(&mut self, identity: Identity, place: impl FnOnce(&mut Positions) -> bool) -> bool {
-        let Some(positions) = self.positions.get_mut(identity.partition as usize) else { return false };
-        let ahead = identity.sequence >= self.next_sequence && identity.offset >= positions.next().0;
-        if ahead {
-            self.next_sequence = identity.sequence.saturating_add(1);
-        }
-        ahead && place(positions)
+    fn is_ahead(&self, identity: Identity) -> bool {
+        let next_offset = self.next.offsets.get(usize::from(identity.partition));
+        identity.sequence >= self.next.sequence && next_offset.is_some_and(|next| identity.offset >= *next)
     }
 
-    /// Ends the scan. `seen` are the next numbers of an earlier time, from the watermark; they only ever raise.
-    pub(super) fn finish(mut self, seen: Option<&NextNumbers>) -> Rebuilt {
-        if let Some(seen) = seen {
-            self.next_sequence = self.next_sequence.max(seen.sequence);
-            self.positions.iter_mut().zip(&seen.offsets).for_each(|(positions, next)| positions.raise(*next));
-        }
-        let unattributed = self.next_sequence.saturating_sub(self.offsets_given());
-        if unattributed > 0 {
-            self.positions.iter_mut().for_each(|positions| positions.raise(positions.next().0.saturating_add(unattributed)));
-        }
-        let sequence = self.next_sequence.max(self.offsets_given());
-        let offsets = self.positions.iter().map(|positions| positions.next().0).collect();
-        Rebuilt { positions: self.positions, uids: self.uids, next: NextNumbers { sequence, offsets }, displaced: self.displaced }
+    fn occupy(&mut self, identity: Identity) {
+        self.next.sequence = identity.sequence.saturating_add(1);
+        self.next.raise(usize::from(identity.partition), identity.offset.saturating_add(1));
     }
 
-    fn offsets_given(&self) -> u64 {
-        self.positions.iter().fold(0, |sum, positions| sum.saturating_add(positions.next().0))
+    pub(super) fn finish(self) -> Rebuilt {
+        let Self { hasher: _, start, next, positions, uids, oldest, newest, displaced, last_group } = self;
+        Rebuilt { start, end: next, positions, uids, oldest, newest, displaced, last_group }
     }
+}
+
+impl Rebuilt {
+    /// The summary of a segment that ends after `length` bytes with this witness.
+    pub(super) fn summary(&self, length: u64, witness: u64) -> SegmentSummary {
+        SegmentSummary {
+            start: self.start.clone(),
+            end: self.end.clone(),
+            length,
+            oldest: self.oldest,
+            newest: self.newest,
+            displaced: self.displaced,
+            witness,
+            partitions: partition_summaries(&self.positions),
+        }
+    }
+}
+
+/// Counts and bytes of each partition.
+pub(super) fn partition_summaries(positions: &Positions) -> Vec<PartitionSummary> {
+    let count = |entries: usize| u32::try_from(entries).unwrap_or(u32::MAX);
+    positions.partitions().iter().map(|of| PartitionSummary { entries: count(of.entries.len()), bytes: of.bytes }).collect()
+}
+
+/// The next numbers of a topic from where its last segment ended and from what other files have seen.
+pub(super) fn next_numbers(end: &Numbers, seen: &Numbers) -> Numbers {
+    let mut next = end.clone();
+    next.raise_to(seen);
+    let unattributed = next.sequence.saturating_sub(next.offsets_given());
+    next.offsets.iter_mut().for_each(|offset| *offset = offset.saturating_add(unattributed));
+    next.sequence = next.sequence.max(next.offsets_given());
+    next
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::embedded::directory::StoreId;
     use crate::engine::embedded::frame::Header;
 
-    fn rebuilt(found: &[(u64, u32, u64)], seen: Option<NextNumbers>) -> Rebuilt {
-        let mut rebuild = Rebuild::new(2);
-        for (sequence, partition, offset) in found {
+    fn rebuilt(found: &[(u64, u16, u64, u16)]) -> Rebuilt {
+        let hasher = UidHasher::of(StoreId([0; 16]));
+        let mut rebuild = SegmentRebuild::new(Numbers::zero(2), &hasher);
+        for (at, (sequence, partition, offset, group_index)) in found.iter().enumerate() {
             let identity = Identity { sequence: *sequence, partition: *partition, offset: *offset };
-            let header = Header { identity, stored_at: 0, body_len: 0, body_crc: 0, head_crc: 0 };
-            rebuild.take(0, &Found::Record { header, at: 0, body: b"" });
+            let header = Header { identity, group_index: *group_index, stored_at: *sequence, body_len: 0, body_crc: 0, head_crc: 0 };
+            rebuild.take(&Found::Record { header, at: at as u64 * 100, body: b"" });
         }
-        rebuild.finish(seen.as_ref())
+        rebuild.finish()
+    }
+
+    fn next(found: &[(u64, u16, u64, u16)], seen: Option<(u64, [u64; 2])>) -> Numbers {
+        let seen = seen.map_or_else(|| Numbers::zero(2), |(sequence, offsets)| Numbers { sequence, offsets: offsets.to_vec() });
+        next_numbers(&rebuilt(found).end, &seen)
     }
 
     #[test]
     fn a_lost_record_is_known_by_the_gap_of_its_partition() {
-        let rebuilt = rebuilt(&[(0, 0, 0), (2, 0, 2), (3, 1, 0)], None);
-        assert_eq!(rebuilt.next, NextNumbers { sequence: 4, offsets: vec![3, 1] });
-        assert_eq!(rebuilt.positions[0].damaged(), 1);
+        let found = [(0, 0, 0, 0), (2, 0, 2, 0), (3, 1, 0, 0)];
+        assert_eq!(next(&found, None), Numbers { sequence: 4, offsets: vec![3, 1] });
+        assert_eq!(rebuilt(&found).positions.count(), 3);
     }
 
     #[test]
     fn a_record_lost_without_a_name_costs_an_offset_in_every_partition() {
-        let rebuilt = rebuilt(&[(0, 0, 0), (2, 0, 1)], None);
-        assert_eq!(rebuilt.next, NextNumbers { sequence: 4, offsets: vec![3, 1] });
+        assert_eq!(next(&[(0, 0, 0, 0), (2, 0, 1, 0)], None), Numbers { sequence: 4, offsets: vec![3, 1] });
     }
 
     #[test]
     fn a_watermark_only_raises() {
-        let seen = |sequence, offsets: [u64; 2]| Some(NextNumbers { sequence, offsets: offsets.to_vec() });
-        let records = [(0, 0, 0), (1, 1, 0), (2, 1, 1)];
-        assert_eq!(rebuilt(&records, seen(1, [1, 0])).next.offsets, [1, 2]);
-        assert_eq!(rebuilt(&records, seen(5, [1, 4])).next, NextNumbers { sequence: 5, offsets: vec![1, 4] });
+        let records = [(0, 0, 0, 0), (1, 1, 0, 0), (2, 1, 1, 0)];
+        assert_eq!(next(&records, Some((1, [1, 0]))).offsets, [1, 2]);
+        assert_eq!(next(&records, Some((5, [1, 4]))), Numbers { sequence: 5, offsets: vec![1, 4] });
     }
 
     #[test]
     fn repeated_falling_and_foreign_numbers_are_counted_and_left_out() {
-        let rebuilt = rebuilt(&[(0, 0, 0), (0, 0, 1), (1, 0, 0), (2, 7, 0), (1, 1, 0)], None);
-        assert_eq!(rebuilt.displaced, 3);
-        assert_eq!(rebuilt.positions[0].next().0, 1);
+        let rebuilt = rebuilt(&[(0, 0, 0, 0), (0, 0, 1, 0), (1, 0, 0, 0), (2, 7, 0, 0), (1, 1, 0, 0)]);
+        assert_eq!((rebuilt.displaced, rebuilt.end.offsets), (3, vec![1, 1]));
+    }
+
+    #[test]
+    fn the_last_group_begins_where_a_record_says_that_it_is_the_first_of_one() {
+        assert_eq!(
+            rebuilt(&[(0, 0, 0, 0), (1, 0, 1, 1), (2, 0, 2, 0), (3, 0, 3, 1)]).last_group,
+            Some(GroupStart { sequence: 2, at: 200 })
+        );
+        assert_eq!(rebuilt(&[(1, 0, 1, 1), (2, 0, 2, 2)]).last_group, Some(GroupStart { sequence: 1, at: 0 }), "its first is lost");
+        assert_eq!(rebuilt(&[]).last_group, None);
+    }
+
+    #[test]
+    fn a_start_raises_what_was_known_before() {
+        let hasher = UidHasher::of(StoreId([0; 16]));
+        let mut rebuild = SegmentRebuild::new(Numbers { sequence: 3, offsets: vec![3, 0] }, &hasher);
+        rebuild.take(&Found::Start(Numbers { sequence: 9, offsets: vec![2, 7] }));
+        let rebuilt = rebuild.finish();
+        assert_eq!(rebuilt.start, Numbers { sequence: 9, offsets: vec![3, 7] });
+        assert_eq!(rebuilt.start, rebuilt.end);
     }
 }

@@ -1,165 +1,316 @@
-//! Opens the log of one topic: scans every segment, cuts a torn tail, and makes durable what it is going to acknowledge.
+//! Opens the log of one topic. Full segments are taken from their index files, which are made again where they do not fit; the last
+//! one is read whole, a torn tail is cut, and what is going to be acknowledged again is made durable first.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::append_file::{AppendFile, Extent};
 use super::directory::{discard, parse_segment_name, set_aside, temporary};
-use super::frame::Salt;
-use super::rebuild::{NextNumbers, Rebuild};
-use super::scan::{Found, SegmentEnd, scan_segment};
+use super::heal;
+use super::numbers::Numbers;
+use super::prepared;
+use super::rebuild::next_numbers;
+use super::retention_pass::remove_file;
+use super::scan::SegmentEnd;
+use super::segment::{Disk, OpenSegments, Segment};
+use super::segment_index::{self, IndexError, IndexFile, SegmentSummary, index_path, parse_index_name};
+use super::segment_scan::{ScannedSegment, read_segment};
 use super::storage::{OpenAs, PathKind, Storage, StorageFile};
-use super::topic::{Contents, SegmentRef, Topic};
-use super::topic_log::TopicLog;
+use super::topic::{Active, Contents, Topic, TopicParts};
+use super::topic_log::{SegmentBounds, TopicLog};
 use super::watermark;
-use super::window::Window;
-use crate::BusError;
 use crate::error::base_name;
+use crate::{BusError, limits};
 
 const COPY_BYTES: usize = 1_048_576;
 
 /// What to open.
-pub(super) struct TopicToOpen<'a> {
-    pub(super) name: &'a str,
+pub(super) struct TopicToOpen {
+    pub(super) parts: TopicParts,
     pub(super) partitions: u32,
-    pub(super) directory: PathBuf,
-    pub(super) salt: Salt,
-    pub(super) segment_bytes_max: u64,
-    pub(super) preallocation_bytes: u64,
+    pub(super) bounds: SegmentBounds,
 }
 
 /// An opened topic.
 pub(super) struct OpenedTopic {
     pub(super) log: TopicLog,
-    pub(super) next: NextNumbers,
+    pub(super) next: Numbers,
     /// 1 when a torn tail was cut.
     pub(super) torn: u64,
 }
 
-/// Opens a topic's log. Memory is bounded by the index, not by the size of a segment.
-pub(super) fn open_topic(storage: &Arc<dyn Storage>, wanted: TopicToOpen<'_>) -> Result<OpenedTopic, BusError> {
-    let watermark_path = watermark::path(&wanted.directory);
+/// Opens a topic's log. Memory is bounded by one segment's index, not by the log.
+pub(super) fn open_topic(storage: &Arc<dyn Storage>, open: &OpenSegments, wanted: TopicToOpen) -> Result<OpenedTopic, BusError> {
+    let TopicToOpen { parts, partitions, bounds } = wanted;
+    let directory = &parts.directory;
+    let watermark_path = watermark::path(directory);
     discard(&**storage, &temporary(&watermark_path));
-    let watermark = watermark::read(&**storage, &watermark_path, wanted.salt, wanted.partitions)?;
-    let acknowledged = watermark.as_ref().map_or(0, |next| next.sequence);
-    let mut scan = TopicScan { rebuild: Rebuild::new(wanted.partitions), segments: Vec::new(), last: None };
-    for (number, (first_sequence, path)) in (0_u32..).zip(segments(&**storage, &wanted.directory)?) {
-        scan.segment(&**storage, &wanted, SegmentToScan { number, first_sequence, path, acknowledged })?;
-    }
-    let rebuilt = scan.rebuild.finish(watermark.as_ref());
-    if rebuilt.displaced > 0 {
-        tracing::warn!(
-            topic = wanted.name,
-            count = rebuilt.displaced,
-            "records with repeated or falling numbers are kept and not readable"
-        );
-    }
-    let mut segments = scan.segments;
-    let (current, torn) = match scan.last {
-        // Not one frame is ours: a first write that was torn, or a file from elsewhere. Either way it is kept for whoever looks.
-        Some(last) if last.end.torn && last.end.length == 0 => {
-            let aside = set_aside(&**storage, &last.path)?;
-            tracing::error!(topic = wanted.name, file = base_name(&aside), "a segment without a readable record was set aside");
-            segments.pop();
-            (None, 1)
-        }
-        Some(last) => last.settle(wanted.preallocation_bytes)?,
-        None => (None, 0),
+    prepared::remove(&**storage, directory);
+    let watermark = watermark::read(&**storage, &watermark_path, parts.salt, partitions)?;
+    let first = watermark.as_ref().map(|watermark| watermark.first.clone());
+    let runs = parts.run_store.open()?;
+    let mut seen = watermark.as_ref().map_or_else(|| Numbers::zero(partitions), |watermark| watermark.next.clone());
+    seen.sequence = runs.iter().map(|run| run.range().next).fold(seen.sequence, u64::max);
+    let mut opening = Opening {
+        storage: &**storage,
+        parts: &parts,
+        running: first.clone().unwrap_or_else(|| Numbers::zero(partitions)),
+        acknowledged: watermark.as_ref().map_or(0, |watermark| watermark.next.sequence),
+        seen,
+        bounds,
+        full: VecDeque::new(),
+        displaced: 0,
     };
-    if let (Some(segment), Some(current)) = (segments.last_mut(), current.as_ref()) {
-        segment.open = Some(Arc::clone(current.file()));
+    let mut files = opening.segment_files(first.as_ref())?;
+    opening.see_indexes(&files, first.as_ref())?;
+    let last = files.pop();
+    files.into_iter().try_for_each(|file| opening.full_segment(file))?;
+    let last = last.map(|file| opening.last_segment(file)).transpose()?.unwrap_or_default();
+    let next = next_numbers(&opening.running, &opening.seen);
+    let Opening { full, displaced, .. } = opening;
+    if displaced > 0 {
+        tracing::warn!(topic = parts.name, count = displaced, "records with repeated or falling numbers are kept and not readable");
     }
-    let contents = Contents { segments, positions: rebuilt.positions, uids: rebuilt.uids };
-    let mut log = TopicLog {
-        topic: Arc::new(Topic::new(wanted.name.to_owned(), wanted.salt, contents)),
-        directory: wanted.directory,
-        storage: Arc::clone(storage),
-        current,
-        segment_bytes_max: wanted.segment_bytes_max,
-        preallocation_bytes: wanted.preallocation_bytes,
-        watermark,
-    };
-    // Numbers skipped for lost records must stay skipped, and only the watermark can say so at the next opening.
-    log.write_watermark(&rebuilt.next);
-    Ok(OpenedTopic { log, next: rebuilt.next, torn })
+    // Without a watermark nobody knows whether what lies before the first segment has expired or was lost.
+    let begins = full.front().map(|segment| &segment.start).or(last.active.as_ref().map(|active| &active.start));
+    let first = first.unwrap_or_else(|| begins.cloned().unwrap_or_else(|| Numbers::zero(partitions)));
+    let contents = Contents { segments: full, active: last.active, runs, first, next: next.clone(), displaced };
+    let topic = Arc::new(Topic::new(parts, contents));
+    let mut log = TopicLog { topic, storage: Arc::clone(storage), current: last.current, bounds, watermark };
+    // Numbers skipped for lost records must stay skipped, and the runs that are dropped may have been the last to know.
+    log.write_watermark(&next);
+    heal::foreign_runs_dropped(&log.topic);
+    heal::runs_again(&Disk { storage: &**storage, open, salt: log.topic.salt }, &log.topic)?;
+    Ok(OpenedTopic { log, next, torn: last.torn })
 }
 
-/// Segments of a topic in order.
-fn segments(storage: &dyn Storage, directory: &Path) -> Result<Vec<(u64, PathBuf)>, BusError> {
-    let names = storage.list(directory).map_err(|error| BusError::io("listing", directory, &error))?;
-    let mut segments: Vec<_> = names.iter().filter_map(|name| Some((parse_segment_name(name)?, directory.join(name)))).collect();
-    segments.sort();
-    for (_, path) in &segments {
-        let kind = storage.kind(path).map_err(|error| BusError::io("open", path, &error))?;
-        if kind != PathKind::File {
-            return Err(BusError::Config { problem: format!("{} is not a regular file; put the segment itself there", base_name(path)) });
-        }
-    }
-    Ok(segments)
-}
-
-struct SegmentToScan {
-    number: u32,
-    first_sequence: u64,
-    path: PathBuf,
+/// A topic while it is being opened.
+struct Opening<'o> {
+    storage: &'o dyn Storage,
+    parts: &'o TopicParts,
+    /// The numbers given so far.
+    running: Numbers,
     /// Sequences below this one are durable for certain.
     acknowledged: u64,
+    /// Numbers that any derived file has seen: none of them is given again, whatever became of the records.
+    seen: Numbers,
+    bounds: SegmentBounds,
+    full: VecDeque<Arc<Segment>>,
+    displaced: u64,
 }
 
-struct TopicScan {
-    rebuild: Rebuild,
-    segments: Vec<SegmentRef>,
-    last: Option<LastSegment>,
-}
-
-struct LastSegment {
-    file: Arc<dyn StorageFile>,
+/// A segment file by its name.
+struct SegmentFile {
+    first_sequence: u64,
     path: PathBuf,
-    end: SegmentEnd,
-    unconfirmed_from: Option<u64>,
 }
 
-impl TopicScan {
-    fn segment(&mut self, storage: &dyn Storage, topic: &TopicToOpen<'_>, segment: SegmentToScan) -> Result<(), BusError> {
-        let failed = |error: std::io::Error| BusError::io("read", &segment.path, &error);
-        let file = storage.open(&segment.path, OpenAs::Existing).map_err(failed)?;
-        let mut window = Window::new(&*file).map_err(failed)?;
-        self.rebuild.segment_begins(segment.first_sequence);
-        let mut unconfirmed_from = None;
-        let rebuild = &mut self.rebuild;
-        let end = scan_segment(&mut window, topic.salt, &mut |found| {
-            if let Found::Record { header, at, .. } = &found
-                && header.identity.sequence >= segment.acknowledged
-            {
-                unconfirmed_from = unconfirmed_from.or(Some(*at));
+/// How the last segment goes on.
+#[derive(Default)]
+struct LastSegment {
+    active: Option<Active>,
+    current: Option<AppendFile>,
+    torn: u64,
+}
+
+impl Opening<'_> {
+    /// Segments in order. Those that expired, and could not be removed when they did, are removed now.
+    fn segment_files(&self, first: Option<&Numbers>) -> Result<Vec<SegmentFile>, BusError> {
+        let directory = &self.parts.directory;
+        let names = self.storage.list(directory).map_err(|error| BusError::io("listing", directory, &error))?;
+        let mut segments: Vec<_> = names.iter().filter_map(|name| Some((parse_segment_name(name)?, directory.join(name)))).collect();
+        segments.sort();
+        let mut files = Vec::new();
+        let following: Vec<_> = segments.iter().skip(1).map(|(sequence, _)| *sequence).collect();
+        for (at, (first_sequence, path)) in segments.into_iter().enumerate() {
+            let kind = self.storage.kind(&path).map_err(|error| BusError::io("open", &path, &error))?;
+            if kind != PathKind::File {
+                return Err(BusError::Config {
+                    problem: format!("{} is not a regular file; put the segment itself there", base_name(&path)),
+                });
             }
-            rebuild.take(segment.number, &found);
-        })
-        .map_err(failed)?;
-        self.segments.push(SegmentRef { path: segment.path.clone(), open: None });
-        if let Some(earlier) = self.last.replace(LastSegment { file, path: segment.path, end, unconfirmed_from })
-            && earlier.end.torn
-        {
-            tracing::warn!(topic = topic.name, file = base_name(&earlier.path), "damage at the end of a full segment is kept as evidence");
+            // Expired is only what ends before the first sequence; a watermark of another history may lie within a segment.
+            let ends_by = |first: &Numbers| following.get(at).is_some_and(|next| *next <= first.sequence);
+            if first.is_some_and(ends_by) {
+                tracing::info!(topic = self.parts.name, file = base_name(&path), "an expired segment is removed");
+                remove_file(self.storage, &path);
+                remove_file(self.storage, &index_path(&path));
+                continue;
+            }
+            files.push(SegmentFile { first_sequence, path });
         }
+        Ok(files)
+    }
+
+    /// Looks at indexes that say where the log ended once: of its last segment, and of segments that are lost. Those of expired segments
+    /// are removed.
+    fn see_indexes(&mut self, files: &[SegmentFile], first: Option<&Numbers>) -> Result<(), BusError> {
+        let directory = &self.parts.directory;
+        let names = self.storage.list(directory).map_err(|error| BusError::io("listing", directory, &error))?;
+        for name in &names {
+            let (path, Some(first_sequence)) = (directory.join(name), parse_index_name(name)) else { continue };
+            let at = files.binary_search_by_key(&first_sequence, |file| file.first_sequence);
+            if at.is_err() && first.is_some_and(|first| first_sequence < first.sequence) {
+                remove_file(self.storage, &path);
+                continue;
+            }
+            if name.ends_with(".tmp") || at.is_ok_and(|at| at + 1 < files.len()) {
+                continue;
+            }
+            let partitions = u32::try_from(self.running.offsets.len()).unwrap_or(u32::MAX);
+            if let Ok((_, summary)) = IndexFile::open(self.storage, &path, self.parts.salt, partitions) {
+                self.seen.raise_to(&summary.end);
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn StorageFile>, BusError> {
+        self.storage.open(path, OpenAs::Existing).map_err(|error| BusError::io("open", path, &error))
+    }
+
+    /// The numbers given before a segment, as far as its name and the segments before it say.
+    fn start_of(&self, segment: &SegmentFile) -> Numbers {
+        let mut start = self.running.clone();
+        start.sequence = start.sequence.max(segment.first_sequence);
+        start
+    }
+
+    fn scan(&self, file: &Arc<dyn StorageFile>, segment: &SegmentFile) -> Result<ScannedSegment, BusError> {
+        let scanned = read_segment(file, self.parts.salt, &self.parts.hasher, self.start_of(segment));
+        scanned.map_err(|error| BusError::io("read", &segment.path, &error))
+    }
+
+    /// Takes a segment that others follow: from its index, or by reading it.
+    fn full_segment(&mut self, segment: SegmentFile) -> Result<(), BusError> {
+        let file = self.open(&segment.path)?;
+        let indexed = self.indexed(&*file, &segment)?;
+        let summary = match indexed {
+            Some(summary) => summary,
+            None => {
+                let scanned = self.scan(&file, &segment)?;
+                if scanned.end.length == 0 && self.is_stray(&segment) {
+                    return self.put_aside(&segment.path);
+                }
+                if scanned.end.torn {
+                    let (topic, file) = (&self.parts.name, base_name(&segment.path));
+                    tracing::warn!(topic, file, "damage at the end of a full segment is kept as evidence");
+                } else if scanned.end.file_bytes > scanned.end.length {
+                    trim(&*file, &segment.path, scanned.end.length);
+                }
+                self.write_index(&segment, &scanned)?
+            }
+        };
+        self.take_full(segment.path, &summary);
+        Ok(())
+    }
+
+    fn take_full(&mut self, path: PathBuf, summary: &SegmentSummary) {
+        self.running.raise_to(&summary.end);
+        self.displaced += summary.displaced;
+        self.full.push_back(Arc::new(Segment::new(path, summary, None)));
+    }
+
+    /// What a segment's index says, if the index is of this file as it is and fits what comes before.
+    fn indexed(&self, file: &dyn StorageFile, segment: &SegmentFile) -> Result<Option<SegmentSummary>, BusError> {
+        let path = index_path(&segment.path);
+        discard(self.storage, &temporary(&path));
+        let partitions = u32::try_from(self.running.offsets.len()).unwrap_or(u32::MAX);
+        let summary = match IndexFile::open(self.storage, &path, self.parts.salt, partitions) {
+            Ok((_, summary)) => summary,
+            Err(IndexError::Unusable) => return Ok(None),
+            Err(IndexError::Io(error)) => {
+                tracing::warn!(file = base_name(&path), %error, "an index could not be read; it is made again from its segment");
+                return Ok(None);
+            }
+        };
+        let bytes = file.bytes().map_err(|error| BusError::io("open", &segment.path, &error))?;
+        let same_end = || segment_index::witness(file, self.parts.salt, bytes).is_ok_and(|witness| witness == summary.witness);
+        let fits = summary.length == bytes
+            && same_end()
+            && summary.start.sequence == segment.first_sequence
+            && self.running.all_reached_by(&summary.start)
+            && summary.start.all_reached_by(&summary.end);
+        Ok(fits.then_some(summary))
+    }
+
+    fn write_index(&self, segment: &SegmentFile, scanned: &ScannedSegment) -> Result<SegmentSummary, BusError> {
+        let summary = scanned.summary();
+        let content = (&summary, &scanned.rebuilt.positions);
+        segment_index::write(self.storage, &index_path(&segment.path), self.parts.salt, content)?;
+        Ok(summary)
+    }
+
+    /// Takes the segment that was written last.
+    fn last_segment(&mut self, segment: SegmentFile) -> Result<LastSegment, BusError> {
+        let file = self.open(&segment.path)?;
+        let scanned = self.scan(&file, &segment)?;
+        let end = scanned.end;
+        if end.length == 0 && (end.torn || self.is_stray(&segment)) {
+            // Not one byte of it is a record: a first write that was torn, or a file from elsewhere.
+            self.put_aside(&segment.path)?;
+            return Ok(LastSegment { torn: u64::from(end.torn), ..LastSegment::default() });
+        }
+        if end.torn && scanned.rebuilt.end.sequence < self.acknowledged.max(self.seen.sequence) {
+            // Records are known to have been acknowledged where there is damage now: nothing is cut, and nothing written behind it.
+            let (topic, file) = (&self.parts.name, base_name(&segment.path));
+            tracing::error!(topic, file, "the end of the log is damaged and kept as evidence; a new segment is begun");
+            let summary = self.write_index(&segment, &scanned)?;
+            self.take_full(segment.path, &summary);
+            return Ok(LastSegment::default());
+        }
+        self.running.raise_to(&scanned.rebuilt.end);
+        self.displaced += scanned.rebuilt.displaced;
+        let current = self.settle(&file, &segment.path, &scanned)?;
+        let rebuilt = scanned.rebuilt;
+        let active = Active {
+            path: segment.path,
+            file,
+            start: rebuilt.start,
+            length: end.length,
+            positions: rebuilt.positions,
+            uids: rebuilt.uids,
+            oldest: rebuilt.oldest,
+            newest: rebuilt.newest,
+            displaced: rebuilt.displaced,
+        };
+        Ok(LastSegment { active: Some(active), current: Some(current), torn: u64::from(end.torn) })
+    }
+
+    /// Cuts what is torn and returns the file ready for appending.
+    fn settle(&self, file: &Arc<dyn StorageFile>, path: &Path, scanned: &ScannedSegment) -> Result<AppendFile, BusError> {
+        let SegmentEnd { length, file_bytes, torn } = scanned.end;
+        let failed = |error: std::io::Error| BusError::io("repair", path, &error);
+        let zeros_max = self.bounds.bytes_max.saturating_add(self.bounds.preallocation_bytes);
+        let too_long = file_bytes > length.max(zeros_max);
+        if torn || too_long || file_bytes < length {
+            file.resize(length).and_then(|()| file.sync()).map_err(failed)?;
+        }
+        // Only the last group can have been written and not synced: none is written before the one before it is synced.
+        if let Some(group) = scanned.rebuilt.last_group.filter(|group| group.sequence >= self.acknowledged) {
+            confirm(&**file, group.at, length.min(file_bytes)).map_err(failed)?;
+        }
+        let allocated = if torn || too_long { length } else { file_bytes.max(length) };
+        Ok(AppendFile::new(Arc::clone(file), path.to_owned(), Extent { length, allocated }, self.bounds.preallocation_bytes))
+    }
+
+    /// An empty segment whose name lies too far ahead to be believed. A plausible one is evidence of numbers that were given.
+    fn is_stray(&self, segment: &SegmentFile) -> bool {
+        segment.first_sequence.saturating_sub(self.running.sequence.max(self.seen.sequence)) > limits::RAISED_OFFSETS.max
+    }
+
+    fn put_aside(&self, path: &Path) -> Result<(), BusError> {
+        let aside = set_aside(self.storage, path)?;
+        tracing::error!(topic = self.parts.name, file = base_name(&aside), "a segment without a readable record was set aside");
         Ok(())
     }
 }
 
-impl LastSegment {
-    /// Cuts what is torn and returns the file ready for appending.
-    fn settle(self, preallocation_bytes: u64) -> Result<(Option<AppendFile>, u64), BusError> {
-        let SegmentEnd { length, file_bytes, torn } = self.end;
-        let failed = |error: std::io::Error| BusError::io("repair", &self.path, &error);
-        if torn || file_bytes < length {
-            self.file.resize(length).and_then(|()| self.file.sync()).map_err(failed)?;
-        }
-        if let Some(from) = self.unconfirmed_from {
-            confirm(&*self.file, from, length.min(file_bytes)).map_err(failed)?;
-        }
-        let allocated = if torn { length } else { file_bytes.max(length) };
-        let file = AppendFile::new(self.file, self.path, Extent { length, allocated }, preallocation_bytes);
-        Ok((Some(file), u64::from(torn)))
+/// Gives back zeros behind the end of a full segment, which its index does not cover. A failure costs only another reading of it.
+fn trim(file: &dyn StorageFile, path: &Path, length: u64) {
+    if let Err(error) = file.resize(length).and_then(|()| file.sync()) {
+        tracing::warn!(file = base_name(path), %error, "zeros behind the end of a full segment could not be given back");
     }
 }
 

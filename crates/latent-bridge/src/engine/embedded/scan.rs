@@ -1,6 +1,8 @@
 //! Reads one segment from front to back and says what lies where. It decides what is a record, what is a damaged record and what is
 //! a torn tail; what that means for offsets is decided in `rebuild`.
 //!
+//! - The start: numbers given before the segment, at its very beginning.
+//!
 //! - A record: header and body checksums are right. Its footer does not matter.
 //! - A damaged record: header or footer names it, and it was written to its end, or something valid follows it.
 //! - The tail: what comes after the last of both. All zero: space written ahead. Anything else: a write that did not finish.
@@ -9,10 +11,14 @@ use std::io;
 
 use super::body::BODY_BYTES_MAX;
 use super::frame::{FOOTER_BYTES, HEADER_BYTES, Header, Identity, Salt};
+use super::numbers::Numbers;
+use super::segment_start::{self, start_bytes};
 use super::window::Window;
 
 /// One thing found.
 pub(super) enum Found<'b> {
+    /// The segment's start.
+    Start(Numbers),
     /// A whole record.
     Record {
         /// Its header.
@@ -29,7 +35,7 @@ pub(super) enum Found<'b> {
 /// How a segment ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SegmentEnd {
-    /// End of the last record, damaged or not.
+    /// End of the last record, damaged or not, or else of the segment's start.
     pub(super) length: u64,
     /// Size of the file.
     pub(super) file_bytes: u64,
@@ -37,10 +43,20 @@ pub(super) struct SegmentEnd {
     pub(super) torn: bool,
 }
 
-/// Scans a segment, telling `tell` of everything found, in order.
-pub(super) fn scan_segment(window: &mut Window<'_>, salt: Salt, tell: &mut dyn FnMut(Found<'_>)) -> io::Result<SegmentEnd> {
-    let mut scan = Scan { window, salt, tell, unfinished: Vec::new(), length: 0 };
-    let mut at = 0;
+/// Scans a segment of a topic with `partitions` partitions, telling `tell` of everything found, in order.
+pub(super) fn scan_segment(
+    window: &mut Window<'_>,
+    salt: Salt,
+    partitions: usize,
+    tell: &mut dyn FnMut(Found<'_>),
+) -> io::Result<SegmentEnd> {
+    let mut length = 0;
+    if let Some(start) = segment_start::decode(salt, window.slice(0, start_bytes(partitions))?, partitions) {
+        length = start_bytes(partitions) as u64;
+        tell(Found::Start(start));
+    }
+    let mut scan = Scan { window, salt, tell, unfinished: Vec::new(), length };
+    let mut at = length;
     while let Some(next) = scan.step(at)? {
         at = next;
     }
@@ -95,6 +111,10 @@ impl Scan<'_, '_, '_> {
 
     /// No header at `at`: goes on at the next header, or after the footer of the record whose header is lost.
     fn resume(&mut self, at: u64) -> io::Result<Option<u64>> {
+        // The usual end, and much faster to see than to search.
+        if self.window.is_zero_from(at)? {
+            return Ok(None);
+        }
         let salt = self.salt;
         let mut footer = None;
         let found = self.window.find(at, HEADER_BYTES, |bytes| {

@@ -16,9 +16,10 @@ use super::frame::Salt;
 use super::queue::{Cost, Grouping, Lane, Queue};
 use super::recovery::confirm;
 use super::state_scan::{ENTRY_HEADER_BYTES, encode_entry, scan_entries};
+use super::state_writer::StateCommand;
 use super::storage::{OpenAs, PathKind, Storage, StorageFile};
 use super::window::Window;
-use super::writer::{Command, StateCommand};
+use super::writer::Command;
 use crate::error::base_name;
 use crate::{BusError, limits};
 
@@ -129,7 +130,7 @@ impl StateLog {
         grouping: Grouping,
         command: impl FnOnce(Vec<u8>, latent_core::Completer<Result<(), BusError>>) -> StateCommand,
     ) -> Ticket<Result<(), BusError>> {
-        let cost = Cost { lane: Lane::State, bytes: frames.len() as u64, grouping };
+        let cost = Cost { lane: Lane::State, count: 1, bytes: frames.len() as u64, grouping };
         let (ticket, completer) = Ticket::pair(Err(BusError::Backend("the log's writer ended before it answered".to_owned())));
         let command = Command::State { log: Arc::clone(&self.shared), command: command(frames, completer) };
         match self.queue.push(cost, command) {

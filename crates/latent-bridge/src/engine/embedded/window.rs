@@ -4,19 +4,26 @@ use std::io;
 
 use super::storage::StorageFile;
 
-const CHUNK_BYTES: usize = 262_144;
+/// Bytes read at a time where a whole file is read.
+pub(super) const CHUNK_BYTES: usize = 262_144;
 
 /// See the module. Slices end early only at the end of the file.
 pub(super) struct Window<'f> {
     file: &'f dyn StorageFile,
     file_bytes: u64,
+    chunk_bytes: usize,
     start: u64,
     buffer: Vec<u8>,
 }
 
 impl<'f> Window<'f> {
     pub(super) fn new(file: &'f dyn StorageFile) -> io::Result<Self> {
-        Ok(Self { file, file_bytes: file.bytes()?, start: 0, buffer: Vec::new() })
+        Self::with_chunk(file, CHUNK_BYTES)
+    }
+
+    /// A view that reads `chunk_bytes` at a time.
+    pub(super) fn with_chunk(file: &'f dyn StorageFile, chunk_bytes: usize) -> io::Result<Self> {
+        Ok(Self { file, file_bytes: file.bytes()?, chunk_bytes, start: 0, buffer: Vec::new() })
     }
 
     pub(super) fn file_bytes(&self) -> u64 {
@@ -38,7 +45,7 @@ impl<'f> Window<'f> {
     }
 
     fn refill(&mut self, at: u64, wanted: usize) -> io::Result<()> {
-        self.buffer.resize(wanted.max(CHUNK_BYTES), 0);
+        self.buffer.resize(wanted.max(self.chunk_bytes), 0);
         let read = self.file.read_at(&mut self.buffer, at)?;
         self.buffer.truncate(read);
         self.start = at;
@@ -68,6 +75,14 @@ impl<'f> Window<'f> {
 
     /// True when every byte from `from` to the end is zero.
     pub(super) fn is_zero_from(&mut self, from: u64) -> io::Result<bool> {
-        Ok(self.find(from, 0, |bytes| bytes.first().is_some_and(|byte| *byte != 0))?.is_none())
+        let mut at = from;
+        while at < self.file_bytes {
+            let bytes = self.slice(at, CHUNK_BYTES)?;
+            if bytes.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            at += bytes.len() as u64;
+        }
+        Ok(true)
     }
 }

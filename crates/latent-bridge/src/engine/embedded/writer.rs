@@ -1,32 +1,32 @@
-//! The writer thread: takes a group from the queue, lets the machine decide, does the I/O it asks for, and hands out the answers.
+//! Commits groups: takes commands from the queue, lets the machine decide, does the I/O it asks for, and hands out the answers.
 //!
-//! Order within a group: write every file, sync every file, show the records to readers, complete the tickets, tell the watcher.
+//! One thread at a time is the writer: the log's own thread, or a publisher that would wait anyway and found the writer idle (then a
+//! lone publisher needs no other thread to wake). Order within a group: write every file, sync every file, show the records to
+//! readers, tell the watcher, let go of the writer, complete the tickets.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, TryLockError};
 
-use latent_core::{Completer, Offset, Partition};
+use latent_core::{Completer, Offset, Partition, UnixMillis};
 
 use super::Shared;
-use super::append_file::{AppendError, AppendFile, Extent};
-use super::commit::{Answer, GroupCommit, Known, Submission, WriteOutcome};
-use super::directory::{discard, sync_parent, write_temporary};
-use super::frame::frame_bytes;
-use super::positions::Place;
+use super::commit::{Answer, GroupCommit, Known, Located, PlannedRecord, Submission, WriteOutcome};
+use super::events::Event;
 use super::queue::Bound;
-use super::reader::read_located;
-use super::state_log::{Durability, StateShared};
-use super::storage::OpenAs;
-use super::topic_log::{TopicLog, Written};
-use super::uid_index::Located;
-use crate::error::base_name;
-use crate::{BusError, PublishResult, limits};
+use super::reader;
+use super::retention_pass;
+use super::segment::Segment;
+use super::state_log::StateShared;
+use super::state_writer::{self, Entry, Settled, StateCommand, StateGroup};
+use super::topic_log::{SealedBefore, TopicLog};
+use super::watermark::Watermark;
+use crate::{BusError, MaintenanceReport, PublishResult};
 
 /// What the writer is asked to do.
 pub(super) enum Command {
-    /// Store a record.
-    Publish(Submission<Completer<PublishResult>>),
+    /// Store events.
+    Publish(Submission<Asker>),
     /// Something about a state log.
     State {
         /// The log.
@@ -36,149 +36,252 @@ pub(super) enum Command {
     },
     /// Give up every offset of a partition below `next`. Comes alone.
     Raise { topic: usize, partition: u32, next: u64, completer: Completer<Result<(), BusError>> },
+    /// Expire what is old. Comes alone.
+    Maintain { now: UnixMillis, completer: Completer<Result<MaintenanceReport, BusError>> },
 }
 
-/// What the writer is asked to do with a state log. Entries come as frames.
-pub(super) enum StateCommand {
-    Append { frame: Vec<u8>, durability: Durability, completer: Completer<Result<(), BusError>> },
-    Replace { frames: Vec<u8>, completer: Completer<Result<(), BusError>> },
+/// Who is told what became of a submission.
+pub(super) enum Asker {
+    One(Completer<PublishResult>),
+    Many(Completer<Vec<PublishResult>>),
+}
+
+impl Asker {
+    fn answer(self, results: Vec<PublishResult>) {
+        match self {
+            Self::Many(completer) => completer.complete(results),
+            Self::One(completer) => {
+                if let Some(result) = results.into_iter().next() {
+                    completer.complete(result);
+                }
+            }
+        }
+    }
 }
 
 /// See the module.
 pub(super) struct Writer {
-    shared: Arc<Shared>,
-    machine: GroupCommit<Completer<PublishResult>>,
+    machine: GroupCommit<Asker>,
     logs: Vec<TopicLog>,
     buffer: Vec<u8>,
+    planned: Vec<PlannedRecord>,
+    /// Submissions of the last group, which tells how many publishers there are.
+    last_submissions: usize,
 }
 
-/// The entries of one state log in a group.
-struct StateGroup {
-    log: Arc<StateShared>,
-    frames: Vec<u8>,
-    written: Vec<Completer<Result<(), BusError>>>,
-    synced: Vec<Completer<Result<(), BusError>>>,
+/// What a group leaves to do when the writer is free again.
+#[derive(Default)]
+struct Finished {
+    answers: Vec<Answer<Asker>>,
+    states: Vec<Settled>,
+}
+
+impl Finished {
+    fn complete(self) {
+        self.answers.into_iter().for_each(|answer| answer.ticket.answer(answer.results));
+        self.states.into_iter().for_each(|(completer, result)| completer.complete(result));
+    }
+}
+
+/// Times that a publisher gives way to others before it commits, so that they can join its group.
+const GIVE_WAY_MAX: usize = 16;
+
+impl Shared {
+    /// The body of the log's own thread: works until the queue is closed and empty, then leaves a watermark for each topic.
+    pub(super) fn write_until_closed(&self) {
+        let _close = CloseAtEnd(self);
+        while self.queue.wait() {
+            let Ok(mut writer) = self.writer.lock() else { return };
+            let finished = writer.next_group(self);
+            drop(writer);
+            finished.complete();
+        }
+        if let Ok(mut writer) = self.writer.lock() {
+            (0..self.topics.len()).for_each(|topic| writer.write_watermark(topic));
+        }
+    }
+
+    /// Commits what waits, unless somebody does so already. For a publisher that is going to wait anyway.
+    pub(super) fn write_if_idle(&self) {
+        let finished = match self.writer.try_lock() {
+            Ok(mut writer) => {
+                let _close = CloseOnPanic(self);
+                self.let_others_join(writer.last_submissions);
+                writer.next_group(self)
+            }
+            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::Poisoned(_)) => return self.abandon_queue(),
+        };
+        finished.complete();
+        // Looked at only now that the writer is free: who came in between found it busy and waits.
+        if self.queue.waiting() > 0 {
+            self.queue.wake();
+        }
+    }
+
+    fn let_others_join(&self, expected: usize) {
+        for _ in 0..GIVE_WAY_MAX {
+            if self.queue.waiting() >= expected {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn abandon_queue(&self) {
+        drop(self.queue.abandon());
+    }
 }
 
 /// Closes the queue however the thread ends, so that nobody waits for a writer that is gone.
-struct CloseAtEnd(Arc<Shared>);
+struct CloseAtEnd<'s>(&'s Shared);
 
-impl Drop for CloseAtEnd {
+impl Drop for CloseAtEnd<'_> {
     fn drop(&mut self) {
-        drop(self.0.queue.abandon());
+        self.0.abandon_queue();
+    }
+}
+
+/// As [`CloseAtEnd`], when a publisher's thread panics as the writer.
+struct CloseOnPanic<'s>(&'s Shared);
+
+impl Drop for CloseOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abandon_queue();
+        }
+    }
+}
+
+/// How a topic's log reaches the thread that keeps indexes.
+struct Indexing<'s> {
+    shared: &'s Shared,
+    topic: usize,
+}
+
+impl SealedBefore for Indexing<'_> {
+    fn wait(&self) -> Result<(), BusError> {
+        self.shared.indexing.wait_sealed(self.topic)
+    }
+
+    fn seal(&self, segment: Arc<Segment>) {
+        self.shared.indexing.seal(self.topic, segment);
+    }
+
+    fn forget(&self, segment: &Arc<Segment>) {
+        self.shared.indexing.forget(self.topic, segment);
     }
 }
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, machine: GroupCommit<Completer<PublishResult>>, logs: Vec<TopicLog>) -> Self {
-        Self { shared, machine, logs, buffer: Vec::new() }
+    pub(super) fn new(machine: GroupCommit<Asker>, logs: Vec<TopicLog>) -> Self {
+        Self { machine, logs, buffer: Vec::new(), planned: Vec::new(), last_submissions: 0 }
     }
 
-    /// Works until the queue is closed and empty, then leaves a watermark for each topic.
-    pub(super) fn run(mut self) {
-        let _close = CloseAtEnd(Arc::clone(&self.shared));
-        let limits = self.shared.limits;
-        let group = Bound { count: limits.group_records, bytes: limits.group_bytes };
-        while let Some(commands) = self.shared.queue.take(group) {
-            self.group(commands);
-        }
-        (0..self.logs.len()).for_each(|topic| self.write_watermark(topic));
+    fn next_group(&mut self, shared: &Shared) -> Finished {
+        let limits = shared.limits;
+        let commands = shared.queue.take(Bound { count: limits.group_records, bytes: limits.group_bytes });
+        self.last_submissions = commands.len();
+        self.group(shared, commands)
     }
 
-    fn group(&mut self, commands: Vec<Command>) {
-        let now = self.shared.clock.unix();
+    fn group(&mut self, shared: &Shared, commands: Vec<Command>) -> Finished {
+        let now = shared.clock.unix();
         let mut states: Vec<StateGroup> = Vec::new();
-        let mut answers = Vec::new();
+        let mut finished = Finished::default();
         for command in commands {
             match command {
                 Command::Publish(submission) => {
-                    let known = self.known(&submission);
-                    answers.extend(self.machine.admit(now, submission, known));
+                    let log = self.logs.get(submission.topic);
+                    let topic = submission.topic;
+                    let known = |event: &Event, body: &[u8]| {
+                        let known = log.map_or(Known::Absent, |log| known(shared, log, event, body));
+                        if matches!(known, Known::Failed(_)) {
+                            // If it is the index that is damaged, it is made again.
+                            shared.indexing.merge(topic);
+                        }
+                        known
+                    };
+                    finished.answers.extend(self.machine.admit(now, submission, known));
                 }
                 Command::State { log, command: StateCommand::Append { frame, durability, completer } } => {
-                    join_state_group(&mut states, log, self.shared.limits.state_log_bytes, Entry { frame, durability, completer });
+                    let entry = Entry { frame, durability, completer };
+                    finished.states.extend(state_writer::join(&mut states, log, shared.limits.state_log_bytes, entry));
                 }
                 Command::State { log, command: StateCommand::Replace { frames, completer } } => {
-                    completer.complete(self.replace(&log, &frames));
+                    let replaced = state_writer::replace(&*shared.storage, &log, &frames, shared.limits.preallocation_bytes);
+                    finished.states.push((completer, replaced));
                 }
-                Command::Raise { topic, partition, next, completer } => completer.complete(self.raise(topic, partition, next)),
+                Command::Raise { topic, partition, next, completer } => {
+                    finished.states.push((completer, self.raise(topic, partition, next)));
+                }
+                Command::Maintain { now, completer } => completer.complete(Ok(self.maintain(shared, now))),
             }
         }
-        let written = self.write_topics();
-        states.retain_mut(StateGroup::write);
-        let settled = self.sync_topics(written);
-        states.into_iter().for_each(StateGroup::sync);
-        self.finish(answers, settled);
+        self.machine.drop_empty();
+        let written = self.write_topics(shared);
+        states.retain_mut(|group| group.write(&mut finished.states));
+        let settled = self.sync_topics(shared, written);
+        states.into_iter().for_each(|group| group.sync(&mut finished.states));
+        self.settle(shared, settled, &mut finished);
+        finished
     }
 
-    /// What the topic's durable records say about the uid of a submission.
-    fn known(&self, submission: &Submission<Completer<PublishResult>>) -> Known {
-        let Some(log) = self.logs.get(submission.topic) else { return Known::Absent };
-        match read_located(&*self.shared.storage, &log.topic, submission.uid_hash) {
-            Ok(None) => Known::Absent,
-            Ok(Some((at, body))) if body == submission.body.bytes => Known::SameContent(at),
-            Ok(Some(_)) => Known::OtherContent,
-            Err(error) => Known::Failed(error),
-        }
-    }
-
-    fn write_topics(&mut self) -> Vec<(usize, Result<Written, WriteOutcome>)> {
+    fn write_topics(&mut self, shared: &Shared) -> Vec<(usize, Result<u64, WriteOutcome>)> {
         let mut written = Vec::new();
         for topic in self.machine.touched() {
             let Some(log) = self.logs.get_mut(topic) else { continue };
             self.buffer.clear();
-            let Some(first_sequence) = self.machine.encode(topic, log.topic.salt, &mut self.buffer) else { continue };
-            written.push((topic, log.append(first_sequence, &self.buffer)));
+            self.machine.encode(topic, log.topic.salt, &mut self.buffer);
+            self.planned.clear();
+            self.planned.extend(self.machine.planned(topic));
+            written.push((topic, log.append(&self.planned, &mut self.buffer, &Indexing { shared, topic })));
         }
         written
     }
 
-    fn sync_topics(&mut self, written: Vec<(usize, Result<Written, WriteOutcome>)>) -> Vec<(usize, WriteOutcome)> {
+    fn sync_topics(&mut self, shared: &Shared, written: Vec<(usize, Result<u64, WriteOutcome>)>) -> Vec<(usize, WriteOutcome)> {
         let mut settled = Vec::with_capacity(written.len());
         for (topic, written) in written {
             let Some(log) = self.logs.get_mut(topic) else { continue };
-            let outcome = match written {
-                Ok(written) => match log.sync() {
-                    WriteOutcome::Durable => {
-                        show(log, &self.machine, topic, written);
-                        WriteOutcome::Durable
-                    }
-                    failed => failed,
-                },
-                Err(failed) => failed,
+            let outcome = match written.map(|at| (at, log.sync())) {
+                Ok((at, WriteOutcome::Durable)) => {
+                    self.planned.clear();
+                    self.planned.extend(self.machine.planned(topic));
+                    log.show(&self.planned, at);
+                    WriteOutcome::Durable
+                }
+                Ok((_, failed)) | Err(failed) => failed,
             };
             if matches!(outcome, WriteOutcome::Unknown) {
                 log.topic.poison();
+            }
+            if log.wants_next() {
+                shared.indexing.prepare(topic);
             }
             settled.push((topic, outcome));
         }
         settled
     }
 
-    fn finish(&mut self, mut answers: Vec<Answer<Completer<PublishResult>>>, settled: Vec<(usize, WriteOutcome)>) {
-        let mut appended = Vec::new();
+    fn settle(&mut self, shared: &Shared, settled: Vec<(usize, WriteOutcome)>, finished: &mut Finished) {
         for (topic, outcome) in settled {
             if matches!(outcome, WriteOutcome::Durable) {
-                appended.push((topic, next_of_partitions(&self.machine, topic)));
+                self.tell_watcher(shared, topic);
             }
-            answers.extend(self.machine.settle(topic, &outcome));
+            finished.answers.extend(self.machine.settle(topic, &outcome));
         }
-        for answer in answers {
-            answer.ticket.complete(answer.result);
-        }
-        self.tell_watcher(appended);
     }
 
-    fn tell_watcher(&self, appended: Vec<(usize, BTreeMap<u32, u64>)>) {
-        let Some(watcher) = self.shared.watcher() else { return };
-        for (topic, partitions) in appended {
-            let Some(log) = self.logs.get(topic) else { continue };
-            for (partition, next) in partitions {
-                let told = || watcher.appended(&log.topic.name, Partition(partition), Offset(next));
-                // The watcher is not ours: its panic must not end the writer.
-                if catch_unwind(AssertUnwindSafe(told)).is_err() {
-                    tracing::error!(topic = log.topic.name, partition, "the append watcher panicked");
-                }
+    fn tell_watcher(&self, shared: &Shared, topic: usize) {
+        let (Some(watcher), Some(log)) = (shared.watcher(), self.logs.get(topic)) else { return };
+        let next = self.machine.planned(topic).map(|record| record.header.identity);
+        let next: BTreeMap<u16, u64> = next.map(|identity| (identity.partition, identity.offset.saturating_add(1))).collect();
+        for (partition, next) in next {
+            let told = || watcher.appended(&log.topic.name, Partition(partition.into()), Offset(next));
+            // The watcher is not ours: its panic must not end the writer.
+            if catch_unwind(AssertUnwindSafe(told)).is_err() {
+                tracing::error!(topic = log.topic.name, partition, "the append watcher panicked");
             }
         }
     }
@@ -193,121 +296,45 @@ impl Writer {
     fn raise(&mut self, topic: usize, partition: u32, next: u64) -> Result<(), BusError> {
         let Some(log) = self.logs.get_mut(topic) else { return Ok(()) };
         let Some(raised) = self.machine.raised(topic, partition, next) else { return Err(log.topic.poisoned_error()) };
-        log.keep_watermark(&raised)?;
+        let first = log.topic.read().first.clone();
+        log.keep_watermark(Watermark { first, next: raised })?;
         self.machine.raise(topic, partition, next);
-        if let Some(positions) = log.topic.write().positions.get_mut(partition as usize) {
-            positions.raise(next);
-        }
+        log.topic.write().next.raise(partition as usize, next);
         Ok(())
     }
 
-    fn replace(&self, log: &StateShared, frames: &[u8]) -> Result<(), BusError> {
-        let storage = &*self.shared.storage;
-        let mut file = log.lock();
-        if file.is_poisoned() {
-            return Err(log.poisoned_error());
-        }
-        let not_replaced = |error: BusError| BusError::NotSent { reason: format!("the old state log goes on: {error}") };
-        let prepared = write_temporary(storage, &log.path, frames).map_err(not_replaced)?;
-        let renamed = storage.open(&prepared, OpenAs::Existing).and_then(|new| storage.rename(&prepared, &log.path).map(|()| new));
-        let new = match renamed {
-            Ok(new) => new,
-            Err(error) => {
-                discard(storage, &prepared);
-                return Err(not_replaced(BusError::io("rename", &log.path, &error)));
+    fn maintain(&mut self, shared: &Shared, now: UnixMillis) -> MaintenanceReport {
+        let mut report = MaintenanceReport::default();
+        for (topic, log) in self.logs.iter_mut().enumerate() {
+            // Of a topic whose end is not known nothing is removed either.
+            let passed = self.machine.next_numbers(topic).map(|next| {
+                let indexing = Indexing { shared, topic };
+                retention_pass::run(log, next, now.0, &indexing, &shared.open_segments)
+            });
+            match passed {
+                Some(Ok(expired)) => {
+                    report.expired_segments += expired.segments;
+                    report.expired_records += expired.records;
+                    report.unremoved_files += expired.unremoved_files;
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(topic = log.topic.name, %error, "nothing was expired");
+                    report.skipped_topics.push(log.topic.name.clone());
+                }
+                None => report.skipped_topics.push(log.topic.name.clone()),
             }
-        };
-        let length = frames.len() as u64;
-        let extent = Extent { length, allocated: length };
-        *file = AppendFile::new(new, log.path.clone(), extent, self.shared.limits.preallocation_bytes);
-        log.set_length(length);
-        let named = sync_parent(storage, &log.path);
-        if named.is_err() {
-            // After a power cut the old log may be back, so nothing may be promised on top of the new one.
-            file.poison();
         }
-        named
+        report
     }
 }
 
-/// Shows durable records to readers.
-fn show(log: &TopicLog, machine: &GroupCommit<Completer<PublishResult>>, topic: usize, written: Written) {
-    let mut contents = log.topic.write();
-    let mut at = written.at;
-    for (header, uid_hash) in machine.planned(topic) {
-        let place = Place { offset: header.identity.offset, at, segment: written.segment, body_len: header.body_len };
-        at += frame_bytes(header.body_len);
-        if let Some(positions) = contents.positions.get_mut(header.identity.partition as usize) {
-            positions.push(place);
-        }
-        contents.uids.add(uid_hash, Located::from(header.identity));
+/// What the topic's durable records say about the uid of an event with this body.
+fn known(shared: &Shared, log: &TopicLog, event: &Event, body: &[u8]) -> Known {
+    let looked_up = reader::find(&shared.disk(&log.topic), &log.topic, &event.uid, event.uid_hash);
+    match looked_up {
+        Ok(None) => Known::Absent,
+        Ok(Some(found)) if found.body == body => Known::SameContent(Located::from(found.identity)),
+        Ok(Some(_)) => Known::OtherContent,
+        Err(error) => Known::Failed(error),
     }
-}
-
-fn next_of_partitions(machine: &GroupCommit<Completer<PublishResult>>, topic: usize) -> BTreeMap<u32, u64> {
-    machine.planned(topic).map(|(header, _)| (header.identity.partition, header.identity.offset.saturating_add(1))).collect()
-}
-
-struct Entry {
-    frame: Vec<u8>,
-    durability: Durability,
-    completer: Completer<Result<(), BusError>>,
-}
-
-fn join_state_group(groups: &mut Vec<StateGroup>, log: Arc<StateShared>, log_bytes_max: u64, entry: Entry) {
-    let at = groups.iter().position(|group| Arc::ptr_eq(&group.log, &log)).unwrap_or_else(|| {
-        groups.push(StateGroup { log, frames: Vec::new(), written: Vec::new(), synced: Vec::new() });
-        groups.len() - 1
-    });
-    let Some(group) = groups.get_mut(at) else { return };
-    let bytes = group.log.lock().length() + (group.frames.len() + entry.frame.len()) as u64;
-    if bytes > log_bytes_max {
-        entry.completer.complete(Err(BusError::Busy { limit: limits::STATE_LOG_BYTES.name }));
-        return;
-    }
-    group.frames.extend_from_slice(&entry.frame);
-    match entry.durability {
-        Durability::Written => group.written.push(entry.completer),
-        Durability::Synced => group.synced.push(entry.completer),
-    }
-}
-
-impl StateGroup {
-    /// Writes the entries. False when that ended the group, all of whose tickets are then completed.
-    fn write(&mut self) -> bool {
-        let result = {
-            let mut file = self.log.lock();
-            if file.is_poisoned() {
-                Err(self.log.poisoned_error())
-            } else {
-                file.append(&self.frames).map(|_| self.log.set_length(file.length())).map_err(|error| match error {
-                    AppendError::TakenBack(error) => {
-                        BusError::NotSent { reason: format!("write of {} failed: {error}; nothing was stored", base_name(file.path())) }
-                    }
-                    AppendError::Unknown(error) => BusError::io("write", file.path(), &error),
-                })
-            }
-        };
-        complete_all(self.written.drain(..), &result);
-        if result.is_err() {
-            complete_all(self.synced.drain(..), &result);
-        }
-        result.is_ok()
-    }
-
-    /// Syncs the log if anybody waits for that.
-    fn sync(self) {
-        if self.synced.is_empty() {
-            return;
-        }
-        let result = {
-            let mut file = self.log.lock();
-            file.sync().map_err(|error| BusError::io("sync", file.path(), &error))
-        };
-        complete_all(self.synced, &result);
-    }
-}
-
-fn complete_all(completers: impl IntoIterator<Item = Completer<Result<(), BusError>>>, result: &Result<(), BusError>) {
-    completers.into_iter().for_each(|completer| completer.complete(result.clone()));
 }

@@ -34,6 +34,8 @@ pub struct CycleSnapshot {
     pub delayed: u64,
     /// When the earliest of those is due.
     pub next_attempt: Option<MonoTime>,
+    /// Events that expired before they were settled, since the cycle was made.
+    pub expired_unread: u64,
 }
 
 impl Cycle {
@@ -50,7 +52,8 @@ impl Cycle {
         }
         let pending = self.known_end.0.saturating_sub(self.cursor.0) + self.entries.len() as u64;
         let next_attempt = self.timers.iter().find(|(_, offset)| self.is_delayed(*offset)).map(|(at, _)| *at);
-        CycleSnapshot { state: self.state(pending, unacknowledged), pending, unacknowledged, delayed, next_attempt }
+        let state = self.state(pending, unacknowledged);
+        CycleSnapshot { state, pending, unacknowledged, delayed, next_attempt, expired_unread: self.expired_unread }
     }
 
     fn state(&self, pending: u64, unacknowledged: u64) -> CycleState {

@@ -14,7 +14,7 @@ use super::{BindingStatus, News, PartitionSpec, Shared};
 use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState};
 use crate::delivery::limits;
 use crate::delivery::policy::DeliveryPolicy;
-use crate::delivery::source::{Head, Postponement, Settlement, Source, SourceError, TerminationReason};
+use crate::delivery::source::{Listing, Postponement, Settlement, Source, SourceError, TerminationReason};
 use crate::{ActivationEnd, InboundOrder, InboundTarget, Reservation};
 
 /// What the partitions of one binding share.
@@ -56,6 +56,8 @@ pub(super) struct Unit {
     acknowledged: u64,
     terminated: u64,
     exhausted: u64,
+    /// Expired events that the log was told of.
+    expired_told: u64,
     last: Option<(&'static str, UnixMillis)>,
     /// What stands in the way now.
     obstacle: Option<String>,
@@ -79,6 +81,7 @@ impl Unit {
             acknowledged: 0,
             terminated: 0,
             exhausted: 0,
+            expired_told: 0,
             last: None,
             obstacle: None,
             last_failure: None,
@@ -162,9 +165,23 @@ impl Unit {
         }
     }
 
-    pub(super) fn take_pulled(&mut self, now: MonoTime, answer: Result<Vec<Head>, SourceError>) {
+    pub(super) fn take_pulled(&mut self, now: MonoTime, answer: Result<Listing, SourceError>) {
         self.note_source(answer.as_ref().err());
         self.cycle.handle_pulled(now, answer);
+        self.tell_expired();
+    }
+
+    /// Retention wins over a slow binding; its operator should know.
+    fn tell_expired(&mut self) {
+        let expired_unread = self.cycle.snapshot().expired_unread;
+        let more = expired_unread.saturating_sub(self.expired_told);
+        if more > 0 {
+            tracing::warn!(
+                binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, events = more,
+                "events expired before they were handled"
+            );
+            self.expired_told = expired_unread;
+        }
     }
 
     /// The event is there: gives what the activation manager needs to run it.
@@ -180,6 +197,7 @@ impl Unit {
             Err(error) => {
                 self.open.remove(&offset);
                 self.cycle.handle_begun(now, offset, Err(error));
+                self.tell_expired();
                 return None;
             }
         };
@@ -213,9 +231,10 @@ impl Unit {
             self.cycle.handle_finished(now, offset, outcome);
         }
         let next_attempt = self.cycle.next_attempt_of(offset);
-        if next_attempt.is_some() {
+        if next_attempt.is_some() || !self.cycle.has(offset) {
             self.open.remove(&offset);
         }
+        self.tell_expired();
         let attempt = Attempt {
             binding: &self.parts.id,
             topic: &self.parts.topic,
@@ -270,7 +289,7 @@ impl Unit {
                 tracing::warn!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, reason, "the log could not answer");
                 self.obstacle = Some(reason.clone());
             }
-            Some(SourceError::Undecodable) | None => self.obstacle = None,
+            Some(SourceError::Undecodable | SourceError::Expired { .. }) | None => self.obstacle = None,
         }
     }
 
@@ -305,6 +324,7 @@ pub(super) fn statuses(units: &[Unit], clock: &dyn Clock) -> Vec<BindingStatus> 
         status.acknowledged += unit.acknowledged;
         status.terminated += unit.terminated;
         status.exhausted += unit.exhausted;
+        status.expired_unread += snapshot.expired_unread;
         status.next_attempt_at = status.next_attempt_at.into_iter().chain(next_attempt_at).min();
         if let Some((outcome, at)) = unit.last
             && status.last_delivery_at.is_none_or(|known| known <= at)
@@ -334,6 +354,7 @@ fn empty_status(parts: &UnitParts) -> BindingStatus {
         acknowledged: 0,
         terminated: 0,
         exhausted: 0,
+        expired_unread: 0,
         last_outcome: None,
         last_delivery_at: None,
         next_attempt_at: None,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use latent_core::{Attributes, Completer, DeliveredEvent, MediaType, MonoTime, Offset, Partition, Ticket, TopicName, UnixMillis};
 
-use crate::delivery::{Head, HeadContent, Postponement, Remembered, SettledSet, Settlement, Source, SourceError};
+use crate::delivery::{Head, HeadContent, Listing, Postponement, Remembered, SettledSet, Settlement, Source, SourceError};
 
 /// What one run of an event's handler does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,10 @@ pub(super) struct Durable {
     pub(super) events: Vec<Event>,
     pub(super) settled: BTreeMap<Offset, Settlement>,
     pub(super) attempts: BTreeMap<Offset, Note>,
+    /// Below this everything has expired.
+    pub(super) first: Offset,
+    /// What a new process is told of that, if it is told.
+    pub(super) first_noted: Offset,
 }
 
 /// What is written down about attempts on an event. Notes are written in the order in which they were handed over, which is what
@@ -46,7 +50,7 @@ pub(super) struct Note {
 /// An operation that was handed over and not answered.
 pub(super) enum Open {
     /// With what was there when it was handed over: by the time of the answer there may be more.
-    Pull(Vec<Head>, Completer<Result<Vec<Head>, SourceError>>),
+    Pull(Listing, Completer<Result<Listing, SourceError>>),
     Begin(Offset, Note, Completer<Result<DeliveredEvent, SourceError>>),
     Postpone(Offset, Note, Completer<Result<(), SourceError>>),
     Settle(Offset, Settlement, Completer<Result<(), SourceError>>),
@@ -89,12 +93,16 @@ impl FakeSource {
     pub(super) fn end(&self, index: usize, ending: Ending) {
         let mut log = self.log();
         let Some(open) = log.open.remove(index) else { return };
-        if ending != Ending::Refused {
+        let first = log.durable.first;
+        // Who finds that an event has expired writes nothing down about it.
+        let expired = ending == Ending::Done && matches!(open, Open::Begin(offset, ..) if offset < first);
+        if ending != Ending::Refused && !expired {
             log.durable.apply(&open);
         }
         let refused = || SourceError::Unavailable { reason: "scripted".to_owned() };
         match open {
-            Open::Pull(heads, completer) if ending == Ending::Done => completer.complete(Ok(heads)),
+            Open::Pull(listing, completer) if ending == Ending::Done => completer.complete(Ok(listing)),
+            Open::Begin(.., completer) if expired => completer.complete(Err(SourceError::Expired { first })),
             Open::Begin(offset, note, completer) if ending == Ending::Done => completer.complete(Ok(event(offset, note.attempts))),
             Open::Postpone(.., completer) | Open::Settle(.., completer) if ending == Ending::Done => completer.complete(Ok(())),
             Open::Pull(.., completer) => completer.complete(Err(refused())),
@@ -126,25 +134,35 @@ impl Durable {
     }
 
     fn heads(&self, from: Offset, heads_max: u32) -> Vec<Head> {
-        let events = (0_u64..).zip(&self.events).skip_while(|(offset, _)| *offset < from.0);
+        let events = (0_u64..).zip(&self.events).skip_while(|(offset, _)| *offset < from.max(self.first).0);
         events.take(heads_max as usize).map(|(offset, event)| Head { offset: Offset(offset), content: event.content }).collect()
+    }
+
+    /// Whether nothing is left to do with an event.
+    pub(super) fn is_over(&self, offset: Offset) -> bool {
+        offset < self.first || self.settled.contains_key(&offset)
     }
 
     /// What a new process is told.
     pub(super) fn remembered(&self) -> Remembered {
-        let mut settled = SettledSet::default();
+        let mut settled = SettledSet::up_to(self.first_noted);
         self.settled.keys().for_each(|offset| settled.insert(*offset));
-        let attempts = self.attempts.iter().map(|(offset, note)| (*offset, note.attempts, note.not_before)).collect();
+        let attempts = self
+            .attempts
+            .iter()
+            .filter(|(offset, _)| **offset >= self.first_noted)
+            .map(|(offset, note)| (*offset, note.attempts, note.not_before))
+            .collect();
         Remembered { settled, attempts }
     }
 }
 
 impl Source for FakeSource {
-    fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Vec<Head>, SourceError>> {
+    fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Listing, SourceError>> {
         let (ticket, completer) = Ticket::pair(Err(abandoned()));
         let mut log = self.log();
-        let heads = log.durable.heads(from, heads_max);
-        log.open.push_back(Open::Pull(heads, completer));
+        let listing = Listing { heads: log.durable.heads(from, heads_max), first: log.durable.first };
+        log.open.push_back(Open::Pull(listing, completer));
         ticket
     }
 

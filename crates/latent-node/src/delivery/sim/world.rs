@@ -9,7 +9,7 @@ use super::log::{Durable, Ending, Event, FakeSource, Note, Run};
 use crate::NodeLimits;
 use crate::admission::{Account, Admission, Queued, Reserved, Slot};
 use crate::delivery::{
-    Command, Cycle, CycleOptions, CycleState, DeliveryPolicy, Head, HeadContent, Intake, KeyId, Postponement, Settlement, Source,
+    Command, Cycle, CycleOptions, CycleState, DeliveryPolicy, HeadContent, Intake, KeyId, Listing, Postponement, Settlement, Source,
     SourceError, TerminationReason,
 };
 
@@ -22,6 +22,8 @@ pub(in crate::delivery) enum PlantedBug {
     AcknowledgeFailures,
     /// A used permit is kept.
     KeepPermits,
+    /// Events that have expired are not dropped.
+    KeepExpired,
 }
 
 /// A promise that was broken.
@@ -49,6 +51,8 @@ pub(super) struct Schedule {
     pub(super) saturated: u64,
     pub(super) runs: u64,
     pub(super) not_started: u64,
+    pub(super) expired_unlisted: u64,
+    pub(super) expired_listed: u64,
 }
 
 impl Schedule {
@@ -63,6 +67,8 @@ impl Schedule {
             saturated: self.saturated + other.saturated,
             runs: self.runs + other.runs,
             not_started: self.not_started + other.not_started,
+            expired_unlisted: self.expired_unlisted + other.expired_unlisted,
+            expired_listed: self.expired_listed + other.expired_listed,
         }
     }
 }
@@ -89,7 +95,7 @@ impl Chance {
 }
 
 enum Answer {
-    Pulled(Ticket<Result<Vec<Head>, SourceError>>),
+    Pulled(Ticket<Result<Listing, SourceError>>),
     Begun(Offset, Ticket<Result<DeliveredEvent, SourceError>>),
     Postponed(Ticket<Result<(), SourceError>>),
     Settled(Offset, Ticket<Result<(), SourceError>>),
@@ -117,6 +123,10 @@ struct Lane {
     rejected: BTreeMap<Offset, u32>,
     /// Events that once ended before they began.
     not_started: BTreeSet<Offset>,
+    /// Below this the cycle knows that everything has expired.
+    first_seen: Offset,
+    /// Events were counted by a process that is gone.
+    killed: bool,
 }
 
 pub(super) struct World {
@@ -130,6 +140,9 @@ pub(super) struct World {
     admission: Admission,
     events_left: usize,
     kills_left: usize,
+    /// Whether events expire, and whether a new process is told of it.
+    expiring: bool,
+    expiry_noted: bool,
     /// Whether the log may refuse and processes may be killed.
     rough: bool,
     seen: Schedule,
@@ -151,6 +164,7 @@ impl World {
         let cells = 1 + u32::try_from(chance.below(4)).unwrap_or_default();
         let limits = NodeLimits { cells, admission_slots: 2 * cells, ..NodeLimits::for_cores(1) };
         let (events_left, kills_left) = (4 + chance.below(12), chance.below(3));
+        let (expiring, expiry_noted) = (chance.one_in(3), chance.one_in(2));
         Self {
             seed,
             chance,
@@ -162,6 +176,8 @@ impl World {
             admission: Admission::new(limits),
             events_left,
             kills_left,
+            expiring,
+            expiry_noted,
             rough: true,
             seen: Schedule::default(),
         }
@@ -171,7 +187,8 @@ impl World {
     pub(super) fn run_freely(&mut self) -> Result<(), Violation> {
         while self.events_left > 0 || self.kills_left > 0 {
             let lane = self.chance.below(self.lanes.len());
-            match self.chance.below(12) {
+            match self.chance.below(if self.expiring { 13 } else { 12 }) {
+                12 => self.expire(lane),
                 0 | 1 => self.append(lane),
                 2..=5 => self.answer(lane)?,
                 6 | 7 => self.end_activation(lane),
@@ -212,6 +229,12 @@ impl World {
             if snapshot.state != CycleState::Idle || snapshot.pending + snapshot.unacknowledged + snapshot.delayed != 0 {
                 return Err(self.violation(format!("all is settled and the cycle says {snapshot:?}")));
             }
+            let (settled, events) = self.lanes[lane].counts();
+            let accounted = settled + snapshot.expired_unread;
+            // A process that was killed takes its count with it.
+            if accounted != events && !self.lanes[lane].killed {
+                return Err(self.violation(format!("{accounted} of {events} events are settled or counted as expired")));
+            }
         }
         if self.admission.node() != Account::default() {
             return Err(self.violation(format!("never returned: {:?}", self.admission.node())));
@@ -238,6 +261,14 @@ impl World {
             log.durable.events.len() as u64
         };
         lane.cycle.handle_available(Offset(end));
+    }
+
+    /// The oldest events of a lane expire, whatever is being done with them.
+    fn expire(&mut self, lane: usize) {
+        let count = 1 + self.chance.below(4) as u64;
+        let mut log = self.lanes[lane].source.log();
+        let end = log.durable.events.len() as u64;
+        log.durable.first = Offset(end.min(log.durable.first.0 + count));
     }
 
     fn script_step(&mut self) -> Run {
@@ -276,7 +307,17 @@ impl World {
         let now = self.now;
         let lane = &mut self.lanes[lane];
         match answer {
-            Answer::Pulled(ticket) => lane.cycle.handle_pulled(now, ticket.wait()),
+            Answer::Pulled(ticket) => {
+                let answer = ticket.wait();
+                if let Ok(Listing { first, .. }) = answer {
+                    let before = lane.cycle.snapshot().expired_unread;
+                    lane.see_expiry(first, self.expiry_noted);
+                    lane.cycle.handle_pulled(now, answer);
+                    self.seen.expired_unlisted += lane.cycle.snapshot().expired_unread - before;
+                } else {
+                    lane.cycle.handle_pulled(now, answer);
+                }
+            }
             Answer::Postponed(ticket) => drop(ticket.wait()),
             Answer::Settled(offset, ticket) => lane.cycle.handle_settled(now, offset, ticket.wait()),
             Answer::Begun(offset, ticket) => match ticket.wait() {
@@ -287,6 +328,10 @@ impl World {
                 Err(error) => {
                     if let Some(in_flight) = lane.in_flight.remove(&offset) {
                         self.admission.release(in_flight.slot);
+                    }
+                    if let SourceError::Expired { first } = error {
+                        lane.see_expiry(first, self.expiry_noted);
+                        self.seen.expired_listed += 1;
                     }
                     lane.cycle.handle_begun(now, offset, Err(error));
                 }
@@ -416,12 +461,16 @@ impl World {
         // Until it is written down that one did not count.
         let uncounted = u32::from(lane.not_started.contains(&offset));
         let same_key = |other: &Offset| log.durable.events[usize::try_from(other.0).unwrap_or_default()].content == event.content;
-        let floor = log.durable.remembered().settled.floor();
-        let problem = if log.durable.settled.contains_key(&offset) {
+        let mut settled = log.durable.remembered().settled;
+        settled.insert_range(Offset(0), lane.first_seen);
+        let floor = settled.floor();
+        let problem = if offset < lane.first_seen {
+            Some("begins although it is known to have expired".to_owned())
+        } else if log.durable.settled.contains_key(&offset) {
             Some("begins although it is settled".to_owned())
         } else if lane.in_flight.keys().any(same_key) {
             Some("begins while another of its key runs".to_owned())
-        } else if (0..offset.0).map(Offset).any(|earlier| same_key(&earlier) && !log.durable.settled.contains_key(&earlier)) {
+        } else if (0..offset.0).map(Offset).any(|earlier| same_key(&earlier) && !log.durable.is_over(earlier)) {
             Some("begins before an earlier one of its key is settled".to_owned())
         } else if lane.in_flight.len() >= self.options.policy.in_flight_max as usize {
             Some("begins although in_flight_max is reached".to_owned())
@@ -480,6 +529,8 @@ impl Lane {
             succeeded,
             rejected,
             not_started: BTreeSet::new(),
+            first_seen: Offset(0),
+            killed: false,
         }
     }
 
@@ -490,7 +541,18 @@ impl Lane {
         self.in_flight.clear();
         self.running.clear();
         self.permits.clear();
+        self.killed = true;
+        self.first_seen = self.source.log().durable.first_noted;
         self.cycle = new_cycle(&self.source, options, planted);
+    }
+
+    /// The cycle is told that everything below `first` has expired; `noted` when the next process shall know too.
+    fn see_expiry(&mut self, first: Offset, noted: bool) {
+        self.first_seen = self.first_seen.max(first);
+        if noted {
+            let mut log = self.source.log();
+            log.durable.first_noted = log.durable.first_noted.max(first);
+        }
     }
 
     fn hand_over(&mut self, now: MonoTime, command: Command) {
@@ -514,9 +576,16 @@ impl Lane {
         script[last.min(attempt.saturating_sub(1) as usize)]
     }
 
+    /// Events settled, and all of them.
+    fn counts(&self) -> (u64, u64) {
+        let durable = &self.source.log().durable;
+        (durable.settled.len() as u64, durable.events.len() as u64)
+    }
+
     fn is_done(&self) -> bool {
         let log = self.source.log();
-        log.durable.settled.len() == log.durable.events.len() && log.open.is_empty() && self.cycle.is_quiet()
+        let over = (0..log.durable.events.len() as u64).all(|offset| log.durable.is_over(Offset(offset)));
+        over && log.open.is_empty() && self.cycle.is_quiet() && self.cycle.snapshot().pending == 0
     }
 }
 

@@ -4,8 +4,10 @@ mod event;
 mod fetch;
 mod find;
 mod location;
+mod maintain;
 mod provision;
 mod publish;
+mod stats;
 mod tail;
 mod topic;
 mod topics;
@@ -32,12 +34,10 @@ pub(crate) enum BusCommand {
     Find(find::FindArgs),
     /// Print events as they are stored, until interrupted
     Tail(tail::TailArgs),
-    /// Not built in this version: sizes and rates
-    #[command(hide = true)]
-    Stats(LaterArgs),
-    /// Not built in this version: retention and archive
-    #[command(hide = true)]
-    Maintain(LaterArgs),
+    /// Show how much each partition holds
+    Stats(stats::StatsArgs),
+    /// Remove what has expired, now
+    Maintain(maintain::MaintainArgs),
     /// Not built in this version: from one engine to the other
     #[command(hide = true)]
     Migrate(LaterArgs),
@@ -48,8 +48,6 @@ pub(crate) enum BusCommand {
 /// # Errors
 /// [`CliError`].
 pub(crate) fn bus(command: &BusCommand, output: &mut Output) -> Result<(), CliError> {
-    let later =
-        |what: &str| CliError::NotBuilt { what: format!("latent bus {what}"), instead: "see `latent bus --help` for what there is" };
     match command {
         BusCommand::Provision(args) => provision::provision(args, output),
         BusCommand::Topics(args) => topics::topics(args, output),
@@ -57,8 +55,10 @@ pub(crate) fn bus(command: &BusCommand, output: &mut Output) -> Result<(), CliEr
         BusCommand::Fetch(args) => fetch::fetch(args, output),
         BusCommand::Find(args) => find::find(args, output),
         BusCommand::Tail(args) => tail::tail(args, output),
-        BusCommand::Stats(_) => Err(later("stats")),
-        BusCommand::Maintain(_) => Err(later("maintain")),
-        BusCommand::Migrate(_) => Err(later("migrate")),
+        BusCommand::Stats(args) => stats::stats(args, output),
+        BusCommand::Maintain(args) => maintain::maintain(args, output),
+        BusCommand::Migrate(_) => {
+            Err(CliError::NotBuilt { what: "latent bus migrate".to_owned(), instead: "see `latent bus --help` for what there is" })
+        }
     }
 }

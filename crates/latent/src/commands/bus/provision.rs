@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use latent_bridge::embedded::EngineOptions;
 use latent_bridge::{BusError, EmbeddedBroker};
 use serde_json::json;
 
 use super::location::LocationArgs;
 use crate::access::{Access, log_error};
 use crate::config::read_manifest;
+use crate::engine::engine_options;
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -31,11 +31,10 @@ pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(),
         let reason = "with --engine the manifest must be named: --manifest bridge.yaml".to_owned();
         return Err(CliError::Value { option: "--manifest", reason });
     };
-    let manifest = read_manifest(&file).map_err(|refusal| CliError::Manifest { file, reason: refusal.to_string() })?;
+    let manifest = read_manifest(&file).map_err(|refusal| CliError::Manifest { file: file.clone(), reason: refusal.to_string() })?;
     let dir = location.dir.log();
     Access::refuse_running_node(&location.dir)?;
-    let options = EngineOptions { holder: "latent bus provision".to_owned(), ..EngineOptions::default() };
-    match EmbeddedBroker::provision_with(dir, &manifest, options) {
+    match EmbeddedBroker::provision_with(dir, &manifest, engine_options("latent bus provision", Some(&file))) {
         Ok(_) => {}
         Err(BusError::InUse { holder, .. }) => return Err(CliError::Held { dir: dir.to_owned(), holder: format!("held by {holder}") }),
         Err(error) => return Err(log_error(dir, &error)),

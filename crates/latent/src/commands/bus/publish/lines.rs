@@ -1,6 +1,6 @@
 //! Lines of a file of any size: at most one bounded line is in memory, whatever the file holds.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, BufReader, Read};
 
 /// A line, counted from 1. Its break (`\n`) is not part of it; a `\r` before that is. A last line without a break counts, an empty
 /// rest after the last break does not.
@@ -8,6 +8,16 @@ use std::io::{self, BufRead};
 pub(super) struct Line {
     pub(super) number: u64,
     pub(super) content: Content,
+    pub(super) end: LineEnd,
+}
+
+/// What a line ended with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineEnd {
+    /// A line break.
+    Break,
+    /// The end of the file: whoever writes the file may not have finished the line.
+    File,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -27,6 +37,13 @@ pub(super) struct Lines<R> {
     bytes_read: u64,
 }
 
+impl<R: Read> Lines<BufReader<R>> {
+    /// True when the next line can be had without waiting for whoever writes it.
+    pub(super) fn has_whole_line(&self) -> bool {
+        self.reader.buffer().contains(&b'\n')
+    }
+}
+
 impl<R: BufRead> Lines<R> {
     pub(super) fn new(reader: R, line_bytes_max: usize) -> Self {
         Self { reader, line_bytes_max, number: 0, bytes_read: 0 }
@@ -37,19 +54,10 @@ impl<R: BufRead> Lines<R> {
         self.bytes_read
     }
 
-    /// The number of the last line read.
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
-
-    pub(super) fn reader(&self) -> &R {
-        &self.reader
-    }
-
     /// The next line, or `None` at the end.
     pub(super) fn next_line(&mut self) -> io::Result<Option<Line>> {
         let (mut kept, mut bytes, mut begun) = (Vec::new(), 0_u64, false);
-        loop {
+        let end = loop {
             let input = match self.reader.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 input => input?,
@@ -64,16 +72,17 @@ impl<R: BufRead> Lines<R> {
             if bytes <= self.line_bytes_max as u64 {
                 kept.extend_from_slice(piece);
             }
-            let (consumed, ended) = (newline.map_or(input.len(), |at| at + 1), newline.is_some() || input.is_empty());
+            let end = if input.is_empty() { Some(LineEnd::File) } else { newline.map(|_| LineEnd::Break) };
+            let consumed = newline.map_or(input.len(), |at| at + 1);
             self.reader.consume(consumed);
             self.bytes_read = self.bytes_read.saturating_add(consumed as u64);
-            if ended {
-                break;
+            if let Some(end) = end {
+                break end;
             }
-        }
+        };
         self.number = self.number.saturating_add(1);
         let content = if bytes <= self.line_bytes_max as u64 { Content::Whole(kept) } else { Content::TooLong { bytes } };
-        Ok(Some(Line { number: self.number, content }))
+        Ok(Some(Line { number: self.number, content, end }))
     }
 }
 
@@ -93,6 +102,8 @@ mod tests {
                 Content::TooLong { bytes } => Err(bytes),
             };
             seen.push((line.number, content));
+            let last = input.split(|byte| *byte == b'\n').count() as u64 == line.number;
+            assert_eq!(line.end, if last { LineEnd::File } else { LineEnd::Break });
         }
         assert_eq!(lines.bytes_read(), input.len() as u64);
         seen
@@ -100,6 +111,15 @@ mod tests {
 
     fn whole(bytes: &[u8]) -> Seen {
         Ok(bytes.to_vec())
+    }
+
+    #[test]
+    fn a_line_is_whole_when_its_break_is_there() {
+        for (input, whole) in [(&b"a\nb\n"[..], true), (b"a\nb", false), (b"a\n", false)] {
+            let mut lines = Lines::new(BufReader::new(input), 4);
+            assert!(lines.next_line().unwrap().is_some());
+            assert_eq!(lines.has_whole_line(), whole, "{input:?}");
+        }
     }
 
     #[test]

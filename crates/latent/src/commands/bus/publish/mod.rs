@@ -1,23 +1,25 @@
 //! `latent bus publish`: a file of events, one a line, streamed in bounded batches.
 //!
-//! `lines` reads, `rules` makes events, `sender` hands over, `tally` says what became of each. Every event has a uid of its own, so
+//! `source` opens, `lines` reads, `rules` makes events, `faults` says why a line is none, `sender` hands over, `tally` says what became of each. Every event has a uid of its own, so
 //! that publishing the same file again stores nothing twice, unless new uids are asked for.
 
+mod faults;
 mod lines;
 mod rules;
 mod sender;
+mod source;
 mod tally;
 
-use std::fs::File;
-use std::io::{self, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::io::{BufReader, Read};
+use std::path::PathBuf;
 
 use clap::Args;
 use latent_core::{MediaType, limits as core_limits};
 
-use lines::{Line, Lines};
+use lines::{Line, LineEnd, Lines};
 use rules::{KeyRule, LineForm, LineOutcome, Pointer, Rules, UidRule};
 use sender::{Batch, Sender};
+use source::{Original, Source};
 use tally::{InvalidLines, Tally, TallyOptions};
 pub(crate) use tally::{Repetition, SentCounts};
 
@@ -38,7 +40,7 @@ Examples:
   latent bus publish github.events --file events.jsonl --key-pointer /repository/full_name
   cat lines.txt | latent bus publish logs --file - --raw-lines --media-type text/plain
 
-Each line is one event; its line break is no part of it. Without --raw-lines a line must be JSON and blank lines are passed over; \
+Each line is one event; its line break is no part of it, a carriage return before that is. Without --raw-lines a line must be JSON and blank lines are passed over; \
 with it a line is published as bytes, whatever it holds, and an empty line is an empty event.
 
 Run again after a crash and nothing is doubled: without --uid-pointer the uid is a hash of topic, line number and line. With \
@@ -69,7 +71,7 @@ pub(crate) struct PublishArgs {
     /// Give each line a new uid, so that nothing is recognised as already there; not resumable
     #[arg(long, conflicts_with = "uid_pointer")]
     fresh_uids: bool,
-    /// Skip lines that are no events, and say which, instead of counting them as refused
+    /// Skip lines that are no events or break a rule of the topic, and say which, instead of counting them as refused
     #[arg(long)]
     skip_invalid: bool,
     /// Publish lines as bytes instead of JSON
@@ -92,13 +94,14 @@ pub(super) fn publish(args: &PublishArgs, output: &mut Output) -> Result<(), Cli
     let options = TallyOptions { topic: &args.topic, invalid, uids: rules.uid.origin(), bytes: source.bytes };
     let mut tally = Tally::new(options, output.form());
     let mut sender = Sender::new(access, &args.topic);
-    let mut lines = Lines::new(BufReader::with_capacity(READ_BYTES, source.reader), core_limits::EVENT_BYTES.max_usize());
+    let lines = Lines::new(BufReader::with_capacity(READ_BYTES, source.reader), core_limits::EVENT_BYTES.max_usize());
+    let mut reading = Reading { rules, lines, original: source.original, last: 0 };
     loop {
-        let (batch, ending) = fill(&rules, &mut lines);
+        let (batch, ending) = reading.fill();
         let stopped = tally.take(sender.send(batch), output)?;
-        tally.progress(lines.bytes_read());
+        tally.progress(reading.lines.bytes_read());
         match (ending, stopped) {
-            (_, Some(reason)) | (Ending::Unreadable(reason), None) => return tally.finish(output, Some((lines.number(), reason))),
+            (_, Some(reason)) | (Ending::Unreadable(reason), None) => return tally.finish(output, Some((reading.last, reason))),
             (Ending::None, None) => {}
             (Ending::File, None) => return tally.finish(output, None),
         }
@@ -112,19 +115,44 @@ enum Ending {
     Unreadable(String),
 }
 
-/// The next batch: until it is full, the file ends, or the next line would have to be waited for (a pipe that pauses holds nothing
-/// back).
-fn fill(rules: &Rules, lines: &mut Lines<BufReader<Box<dyn Read>>>) -> (Batch, Ending) {
-    let mut batch = Batch::default();
-    loop {
-        match lines.next_line() {
-            Ok(None) => return (batch, Ending::File),
-            Err(error) => return (batch, Ending::Unreadable(format!("the file cannot be read: {error}"))),
-            Ok(Some(line)) => add(rules, line, &mut batch),
+/// A file on its way to becoming batches.
+struct Reading {
+    rules: Rules,
+    lines: Lines<BufReader<Box<dyn Read>>>,
+    original: Option<Original>,
+    /// The last line that went into a batch.
+    last: u64,
+}
+
+impl Reading {
+    /// The next batch: until it is full, the file ends, or the next line would have to be waited for (a pipe that pauses holds nothing
+    /// back).
+    fn fill(&mut self) -> (Batch, Ending) {
+        let mut batch = Batch::default();
+        loop {
+            match self.lines.next_line() {
+                Ok(None) => return (batch, self.end_of_file()),
+                Err(error) => return (batch, Ending::Unreadable(format!("the file cannot be read: {error}"))),
+                Ok(Some(line)) => {
+                    // Half a line of a file that is being written would be an event of its own, beside the whole one later.
+                    if line.end == LineEnd::File
+                        && let changed @ Ending::Unreadable(_) = self.end_of_file()
+                    {
+                        return (batch, changed);
+                    }
+                    self.last = line.number;
+                    add(&self.rules, line, &mut batch);
+                }
+            }
+            if batch.is_full() || !self.lines.has_whole_line() {
+                return (batch, Ending::None);
+            }
         }
-        if batch.is_full() || lines.reader().buffer().is_empty() {
-            return (batch, Ending::None);
-        }
+    }
+
+    /// Whether the end that was met is that of the file as it was opened.
+    fn end_of_file(&self) -> Ending {
+        self.original.as_ref().and_then(Original::change).map_or(Ending::File, Ending::Unreadable)
     }
 }
 
@@ -164,25 +192,4 @@ fn rules_of(args: &PublishArgs) -> Result<Rules, CliError> {
         None => UidRule::Line,
     };
     Ok(Rules { topic: args.topic.clone(), lines, key, uid })
-}
-
-/// The file, and its size where that is known.
-struct Source {
-    reader: Box<dyn Read>,
-    bytes: Option<u64>,
-}
-
-impl Source {
-    fn open(file: &Path) -> Result<Self, CliError> {
-        if file == Path::new("-") {
-            return Ok(Self { reader: Box::new(io::stdin().lock()), bytes: None });
-        }
-        let unreadable = |reason: String| CliError::Input { file: file.to_owned(), reason };
-        let opened = File::open(file).map_err(|error| unreadable(error.to_string()))?;
-        let metadata = opened.metadata().map_err(|error| unreadable(error.to_string()))?;
-        if metadata.is_dir() {
-            return Err(unreadable("it is a directory".to_owned()));
-        }
-        Ok(Self { reader: Box::new(opened), bytes: metadata.is_file().then_some(metadata.len()) })
-    }
 }

@@ -1,11 +1,12 @@
 //! From a line to an event, or to the reason why it is none. Pure.
 
 use bytes::Bytes;
-use latent_core::{Attributes, CoreError, MediaType, NewRecord, Uid, length_delimited_sha256, limits};
+use latent_core::{Attributes, MediaType, NewRecord, Uid, length_delimited_sha256};
 use serde_json::Value;
 
+use super::faults::LineFault;
 use super::lines::{Content, Line};
-use crate::control::{Fault, NewEvent, Payload};
+use crate::control::{NewEvent, Payload};
 
 /// What makes an event of a line.
 #[derive(Debug, Clone)]
@@ -105,7 +106,10 @@ impl Pointer {
         match value.pointer(&self.0) {
             Some(Value::String(text)) => Found::Text(text.clone()),
             Some(Value::Number(number)) => Found::Text(number.to_string()),
-            Some(_) => Found::OtherType,
+            Some(Value::Null) => Found::OtherType("null"),
+            Some(Value::Bool(_)) => Found::OtherType("true or false"),
+            Some(Value::Array(_)) => Found::OtherType("an array"),
+            Some(Value::Object(_)) => Found::OtherType("an object"),
             None => Found::Nothing,
         }
     }
@@ -113,7 +117,8 @@ impl Pointer {
 
 enum Found {
     Text(String),
-    OtherType,
+    /// Something else, in words.
+    OtherType(&'static str),
     Nothing,
 }
 
@@ -124,49 +129,6 @@ pub(super) enum LineOutcome {
     /// Passed over: a blank line between JSON lines.
     Blank,
     Invalid(LineFault),
-}
-
-/// Why a line is no event.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub(super) enum LineFault {
-    #[error("the line has {bytes} bytes and an event at most {max}", max = limits::EVENT_BYTES.max)]
-    TooLong { bytes: u64 },
-    #[error("the line is not JSON: {problem}{}", after(.hint))]
-    NotJson { problem: String, hint: Option<&'static str> },
-    #[error("the line has nothing at {pointer}, where its {what} should be")]
-    Missing { what: &'static str, pointer: String },
-    #[error("the {what} at {pointer} is neither text nor a number")]
-    OtherType { what: &'static str, pointer: String },
-    #[error(transparent)]
-    Value(#[from] CoreError),
-}
-
-fn after(hint: &Option<&'static str>) -> String {
-    hint.map(|hint| format!("; {hint}")).unwrap_or_default()
-}
-
-impl LineFault {
-    fn not_json(bytes: &[u8], error: &serde_json::Error) -> Self {
-        // A line has one line: only the column says anything.
-        let (text, place) = (error.to_string(), format!(" at line 1 column {}", error.column()));
-        let problem = text.strip_suffix(&place).map_or(text.clone(), |problem| format!("{problem} at column {}", error.column()));
-        Self::NotJson { problem, hint: hint_for(bytes, error) }
-    }
-
-    /// The name used in machine-readable output and `docs/errors.md`.
-    pub(super) const fn kind(&self) -> &'static str {
-        match self {
-            Self::TooLong { .. } => "line-too-long",
-            Self::NotJson { .. } => "line-not-json",
-            Self::Missing { .. } => "line-missing-value",
-            Self::OtherType { .. } => "line-wrong-type",
-            Self::Value(_) => "rejected",
-        }
-    }
-
-    pub(super) fn to_fault(&self) -> Fault {
-        Fault::refused(self.kind(), self.to_string())
-    }
 }
 
 impl Rules {
@@ -206,7 +168,7 @@ impl Rules {
         let value: Value = serde_json::from_slice(bytes).map_err(|error| LineFault::not_json(bytes, &error))?;
         let demand = |what, pointer: &Pointer| match pointer.resolve(&value) {
             Found::Text(text) => Ok(text),
-            Found::OtherType => Err(LineFault::OtherType { what, pointer: pointer.0.clone() }),
+            Found::OtherType(found) => Err(LineFault::OtherType { what, pointer: pointer.0.clone(), found }),
             Found::Nothing => Err(LineFault::Missing { what, pointer: pointer.0.clone() }),
         };
         let key = match &self.key {
@@ -223,7 +185,7 @@ impl Rules {
         let value: Option<Value> = if wants_json { serde_json::from_slice(bytes).ok() } else { None };
         let look = |pointer: &Pointer| match value.as_ref().map(|value| pointer.resolve(value)) {
             Some(Found::Text(text)) => Some(text),
-            Some(Found::OtherType | Found::Nothing) | None => None,
+            Some(Found::OtherType(_) | Found::Nothing) | None => None,
         };
         let key = match &self.key {
             KeyRule::Fixed(key) => key.clone(),
@@ -234,21 +196,6 @@ impl Rules {
     }
 }
 
-/// What was probably meant: a part of a document that spans lines, or text that is no JSON at all.
-fn hint_for(bytes: &[u8], error: &serde_json::Error) -> Option<&'static str> {
-    let text = bytes.trim_ascii();
-    let is_member = text.starts_with(b"\"") && text.windows(2).any(|pair| pair == b"\":");
-    match text.first() {
-        _ if error.is_eof() || is_member => Some(ONE_DOCUMENT_A_LINE),
-        Some(b'}' | b']') => Some(ONE_DOCUMENT_A_LINE),
-        Some(b'{' | b'[' | b'"') | None => None,
-        Some(_) => Some(RAW_LINES),
-    }
-}
-
-const ONE_DOCUMENT_A_LINE: &str = "write one document a line, not spread over several";
-const RAW_LINES: &str = "publish lines that are no JSON with --raw-lines";
-
 /// The same line of the same file for the same topic has the same uid whenever it is published: `line-` and the SHA-256, in hex, over
 /// topic, line number in decimal, and line, each as its length in 8 little-endian bytes and then its bytes.
 fn line_uid(topic: &str, number: u64, line: &[u8]) -> String {
@@ -258,6 +205,7 @@ fn line_uid(topic: &str, number: u64, line: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lines::LineEnd;
     use super::*;
 
     fn rules(lines: LineForm, key: &str, uid: Option<&str>) -> Rules {
@@ -267,7 +215,7 @@ mod tests {
     }
 
     fn line(bytes: &[u8]) -> Line {
-        Line { number: 3, content: Content::Whole(bytes.to_vec()) }
+        Line { number: 3, content: Content::Whole(bytes.to_vec()), end: LineEnd::Break }
     }
 
     /// Key and uid, `blank`, or the kind of the fault.
@@ -335,26 +283,6 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_json_is_told_what_was_probably_meant() {
-        let rules = rules(LineForm::Json, "", None);
-        let cases: [(&[u8], &str); 9] = [
-            (b"{", ONE_DOCUMENT_A_LINE),
-            (b"  \"user\": \"ada\",", ONE_DOCUMENT_A_LINE),
-            (b"}", ONE_DOCUMENT_A_LINE),
-            (b"],", ONE_DOCUMENT_A_LINE),
-            (b"hello world", RAW_LINES),
-            (b"2026-01-01 INFO started", RAW_LINES),
-            (b"\xff\xfe", RAW_LINES),
-            (b"{\"a\":1,}", "column 8"),
-            (b"{} {}", "trailing characters at column 4"),
-        ];
-        for (bytes, hint) in cases {
-            let LineOutcome::Invalid(fault) = rules.read(line(bytes)) else { panic!("{bytes:?}") };
-            assert!(fault.to_string().ends_with(hint), "{bytes:?}: {fault}");
-        }
-    }
-
-    #[test]
     fn a_uid_is_made_from_topic_number_and_line() {
         assert_eq!(line_uid("t", 3, b"x"), "line-d9121e25f6ef9a219b1e35b1183c0fa649f813e125293f2a2c3536f5a80fbaec");
         let others = [line_uid("u", 3, b"x"), line_uid("t", 4, b"x"), line_uid("t", 3, b"y"), line_uid("t3", 3, b"x")];
@@ -363,7 +291,8 @@ mod tests {
 
     #[test]
     fn a_line_beyond_the_bound_is_no_event() {
-        let outcome = rules(LineForm::Json, "", None).read(Line { number: 1, content: Content::TooLong { bytes: 600_000 } });
+        let outcome =
+            rules(LineForm::Json, "", None).read(Line { number: 1, content: Content::TooLong { bytes: 600_000 }, end: LineEnd::Break });
         assert!(matches!(outcome, LineOutcome::Invalid(LineFault::TooLong { bytes: 600_000 })));
     }
 

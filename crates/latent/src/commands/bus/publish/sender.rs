@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::rules::{LineEvent, LineFault, UidOrigin};
+use super::faults::LineFault;
+use super::rules::{LineEvent, UidOrigin};
 use crate::access::{Access, unexpected};
 use crate::control::{Answer, ControlError, Fault, NewEvent, Placed, Published, Request};
 use crate::limits;
@@ -18,6 +19,14 @@ pub(super) struct Batch {
     bytes: usize,
 }
 
+/// The largest key in JSON: each byte as an escape of six.
+const KEY_JSON_BYTES_MAX: usize = latent_core::limits::KEY_BYTES.max_usize() * 6 + 2;
+
+/// Bytes of a text in JSON, which a request has to hold. Control characters make a key up to six times as long.
+fn json_bytes(text: &str) -> usize {
+    serde_json::to_string(text).map_or(KEY_JSON_BYTES_MAX, |json| json.len())
+}
+
 #[derive(Debug)]
 enum BatchLine {
     Event { number: u64, line: LineEvent },
@@ -26,7 +35,7 @@ enum BatchLine {
 
 impl Batch {
     pub(super) fn push_event(&mut self, number: u64, line: LineEvent) {
-        self.bytes = self.bytes.saturating_add(line.event.payload.0.len()).saturating_add(line.event.key.len());
+        self.bytes = self.bytes.saturating_add(line.event.payload.0.len()).saturating_add(json_bytes(&line.event.key));
         self.lines.push(BatchLine::Event { number, line });
     }
 
@@ -37,7 +46,7 @@ impl Batch {
     /// True when another line of the largest size might not fit: what is sent stays within `publish_batch_bytes`, or is one record.
     pub(super) fn is_full(&self) -> bool {
         let room = limits::PUBLISH_BATCH_BYTES.max_usize().saturating_sub(self.bytes);
-        let largest = latent_core::limits::EVENT_BYTES.max_usize().saturating_add(latent_core::limits::KEY_BYTES.max_usize());
+        let largest = latent_core::limits::EVENT_BYTES.max_usize() + KEY_JSON_BYTES_MAX;
         self.lines.len() >= limits::PUBLISH_BATCH_RECORDS.max_usize() || room < largest
     }
 }
@@ -221,10 +230,30 @@ mod tests {
             sizes.iter().for_each(|size| batch.push_event(1, LineEvent { event: event(*size), uid: UidOrigin::Given }));
             batch.is_full()
         };
-        let largest = 524_288 + 1_024;
-        let room = 1_048_576 - largest;
+        // An empty key has two quotes.
+        let largest = 524_288 + 6 * 1_024 + 2;
+        let room = 1_048_576 - largest - 2;
         assert_eq!([room - 1, room, room + 1].map(|size| full(&[size])), [false, false, true]);
-        assert_eq!([255, 256, 257].map(|count| full(&vec![1; count])), [false, true, true]);
+        assert_eq!([1_023, 1_024, 1_025].map(|count| full(&vec![1; count])), [false, true, true]);
+    }
+
+    #[test]
+    fn no_batch_makes_a_request_longer_than_a_line() {
+        let uid = Some("\\".repeat(256));
+        let media_type = "a/".to_owned() + &"\"".repeat(126);
+        for (key, payload_bytes) in
+            [(String::new(), 0), ("\u{1}".repeat(1_024), 0), ("k".repeat(1_024), 16), ("\u{1}".repeat(1_024), 524_288)]
+        {
+            let mut batch = Batch::default();
+            while !batch.is_full() {
+                let event = NewEvent { uid: uid.clone(), key: key.clone(), media_type: media_type.clone(), ..event(payload_bytes) };
+                batch.push_event(1, LineEvent { event, uid: UidOrigin::Given });
+            }
+            let events: Vec<_> = batch.lines.iter().filter_map(BatchLine::event).collect();
+            let count = events.len();
+            let line = serde_json::to_vec(&Request::Publish { topic: "t".repeat(120), events }).unwrap();
+            assert!(line.len() + 100 < limits::CONTROL_LINE_BYTES.max_usize(), "{count} events, {} bytes", line.len());
+        }
     }
 
     #[test]

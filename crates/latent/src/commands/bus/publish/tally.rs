@@ -16,7 +16,7 @@ use crate::output::{Form, Output};
 pub(super) enum InvalidLines {
     /// They count as refused.
     Refuse,
-    /// They are told and do not count.
+    /// They are told and do not count, whoever finds them: this command, or the topic's rules.
     Skip,
 }
 
@@ -38,6 +38,8 @@ pub(crate) struct SentCounts {
     pub(crate) already_there: u64,
     /// Certainly not stored.
     pub(crate) refused: u64,
+    /// Of the refused, those whose uid belongs to another event.
+    pub(crate) conflicts: u64,
     /// May be stored.
     pub(crate) uncertain: u64,
     /// No events, and told to be skipped.
@@ -84,24 +86,32 @@ impl<'t> Tally<'t> {
                         output.json(&placed)?;
                     }
                 }
+                SentLine::Refused { number, fault } if fault.is_rejected() => self.invalid(number, &fault, output)?,
                 SentLine::Refused { number, fault } => self.refuse(number, &fault, output)?,
-                SentLine::Invalid { number, fault } => match self.options.invalid {
-                    InvalidLines::Refuse => self.refuse(number, &fault.to_fault(), output)?,
-                    InvalidLines::Skip => {
-                        self.counts.skipped += 1;
-                        let document = json!({ "line": number, "skipped": fault.to_fault() });
-                        self.progress.suspend(|| output.note(&document, format_args!("line {number} skipped: {fault}")));
-                    }
-                },
+                SentLine::Invalid { number, fault } => self.invalid(number, &fault.to_fault(), output)?,
             }
         }
         output.flush()?;
         Ok(sent.stopped)
     }
 
+    /// A line that can never be an event of the topic.
+    fn invalid(&mut self, number: u64, fault: &Fault, output: &mut Output) -> Result<(), CliError> {
+        match self.options.invalid {
+            InvalidLines::Refuse => self.refuse(number, fault, output),
+            InvalidLines::Skip => {
+                self.counts.skipped += 1;
+                let document = json!({ "line": number, "skipped": fault });
+                self.progress.suspend(|| output.note(&document, format_args!("line {number} skipped: {}", fault.message_after_kind())));
+                Ok(())
+            }
+        }
+    }
+
     fn refuse(&mut self, number: u64, fault: &Fault, output: &mut Output) -> Result<(), CliError> {
         let count = if fault.uncertain { &mut self.counts.uncertain } else { &mut self.counts.refused };
         *count += 1;
+        self.counts.conflicts += u64::from(fault.is_conflict());
         let document = json!({ "line": number, "error": fault });
         match output.form() {
             Form::Json => output.json(&document),
@@ -122,10 +132,16 @@ impl<'t> Tally<'t> {
     pub(super) fn finish(self, output: &mut Output, stopped: Option<(u64, String)>) -> Result<(), CliError> {
         self.progress.finish_and_clear();
         let Self { options: TallyOptions { topic, uids, .. }, counts, .. } = self;
-        if output.form() == Form::Human {
-            output.text(&summary(topic, uids, &counts))?;
+        match output.form() {
+            Form::Human => output.text(&summary(topic, uids, &counts))?,
+            // Their lines were told one by one; what they come to is nowhere else.
+            Form::Json if counts.skipped > 0 => output.note(&json!({ "counts": counts }), ""),
+            Form::Json => {}
         }
         output.flush()?;
+        if counts.events() == 0 && counts.skipped == 0 {
+            output.hint("the file holds no events");
+        }
         if counts.refused > 0 || counts.uncertain > 0 || stopped.is_some() {
             let repetition = if uids == UidOrigin::Fresh { Repetition::StoresAnew } else { Repetition::DoublesNothing };
             return Err(CliError::Incomplete { counts, repetition, stopped });
@@ -136,9 +152,11 @@ impl<'t> Tally<'t> {
 
 /// The counts, and what it means that some were there: a function that was corrected is not run by them.
 fn summary(topic: &str, uids: UidOrigin, counts: &SentCounts) -> String {
-    let SentCounts { stored, already_there, refused, uncertain, skipped } = counts;
-    let line =
-        format!("{topic}: {stored} stored, {already_there} already there, {refused} refused, {uncertain} uncertain, {skipped} skipped");
+    let SentCounts { stored, already_there, refused, conflicts, uncertain, skipped } = counts;
+    let conflicts = if *conflicts > 0 { format!(" ({conflicts} in conflict)") } else { String::new() };
+    let line = format!(
+        "{topic}: {stored} stored, {already_there} already there, {refused} refused{conflicts}, {uncertain} uncertain, {skipped} skipped"
+    );
     let advice = match (already_there, uids) {
         (0, _) | (_, UidOrigin::Fresh) => return line,
         (_, UidOrigin::Line) => "use --fresh-uids to store and run them once more",
@@ -157,4 +175,48 @@ fn progress_bar(bytes: Option<u64>, form: Form) -> ProgressBar {
         None => (ProgressBar::no_length(), "{spinner} {bytes} {bytes_per_sec}"),
     };
     bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::faults::LineFault;
+    use super::*;
+
+    fn refused(kind: &str, permanent: bool, uncertain: bool) -> SentLine {
+        let fault = Fault { permanent, uncertain, ..Fault::refused(kind, format!("{kind}: words")) };
+        SentLine::Refused { number: 1, fault }
+    }
+
+    fn counts(invalid: InvalidLines) -> SentCounts {
+        let options = TallyOptions { topic: "t", invalid, uids: UidOrigin::Given, bytes: None };
+        let mut output = Output::new(Form::Human);
+        let mut tally = Tally::new(options, Form::Human);
+        let lines = vec![
+            SentLine::Invalid { number: 1, fault: LineFault::TooLong { bytes: 1 } },
+            // A rule of the topic, which only the log knows, such as its schema.
+            refused("rejected", true, false),
+            refused("rejected", false, false),
+            refused("conflict", true, false),
+            refused("poisoned", false, false),
+            refused("uncertain", false, true),
+        ];
+        tally.take(Sent { lines, stopped: None }, &mut output).unwrap();
+        tally.counts
+    }
+
+    #[test]
+    fn what_can_never_be_an_event_of_the_topic_is_skipped_on_request_and_nothing_else() {
+        let none = SentCounts { conflicts: 1, uncertain: 1, ..SentCounts::default() };
+        assert_eq!(counts(InvalidLines::Refuse), SentCounts { refused: 5, ..none });
+        assert_eq!(counts(InvalidLines::Skip), SentCounts { refused: 3, skipped: 2, ..none });
+    }
+
+    #[test]
+    fn conflicts_stand_beside_the_refused_they_are_among() {
+        let counts = SentCounts { refused: 3, conflicts: 2, ..SentCounts::default() };
+        assert_eq!(
+            summary("t", UidOrigin::Given, &counts),
+            "t: 0 stored, 0 already there, 3 refused (2 in conflict), 0 uncertain, 0 skipped"
+        );
+    }
 }

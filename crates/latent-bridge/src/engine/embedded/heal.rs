@@ -1,0 +1,98 @@
+//! Makes derived files again from a full segment while the log is in use: the index that a reader found unusable, and uid runs that
+//! no longer cover what they should.
+
+use std::sync::Arc;
+
+use super::directory::discard;
+use super::segment::{Disk, InMemory, Segment};
+use super::segment_index::{self, index_path};
+use super::segment_scan::read_segment;
+use super::topic::Topic;
+use super::uid_runs::{RunToWrite, SequenceRange};
+use crate::BusError;
+
+/// Reads a full segment again and writes its index. When that cannot be written, or the segment itself was damaged since it was opened
+/// so that other records are counted than its index has, it stays in memory. `seen` is how often that was done before the index was
+/// found unusable: when somebody else did it meanwhile there is nothing to do, and the answer is `None`.
+pub(super) fn index_again(disk: &Disk<'_>, topic: &Topic, segment: &Arc<Segment>, seen: u64) -> Result<Option<Arc<InMemory>>, BusError> {
+    let mut made_again = segment.made_again();
+    if *made_again != seen {
+        return Ok(None);
+    }
+    let memory = Arc::new(read_again(disk, topic, segment)?);
+    let path = index_path(&segment.path);
+    let written = segment_index::write(disk.storage, &path, topic.salt, (&memory.summary, &memory.positions));
+    if let Err(error) = &written {
+        tracing::warn!(topic = topic.name, %error, "an index could not be written and stays in memory");
+    }
+    let on_disk = written.is_ok() && segment.is_described_by(&memory.summary);
+    segment.set_memory((!on_disk).then(|| Arc::clone(&memory)));
+    *made_again += 1;
+    // Expired meanwhile, it has lost its index for that reason.
+    if written.is_ok() && !topic.read().has(segment) {
+        discard(disk.storage, &path);
+    }
+    Ok(Some(memory))
+}
+
+fn read_again(disk: &Disk<'_>, topic: &Topic, segment: &Arc<Segment>) -> Result<InMemory, BusError> {
+    let failed = |error: std::io::Error| BusError::io("read", &segment.path, &error);
+    let file = segment.file(disk).map_err(failed)?;
+    let scanned = read_segment(&file, topic.salt, &topic.hasher, segment.start.clone()).map_err(failed)?;
+    Ok(InMemory { summary: scanned.summary(), positions: scanned.rebuilt.positions, uids: scanned.rebuilt.uids })
+}
+
+fn range_of(segment: &Segment) -> SequenceRange {
+    SequenceRange { first: segment.start.sequence, next: segment.next_sequence }
+}
+
+/// Drops runs that were made from another history of the log: the segment at whose end they end has another witness, or there is none.
+pub(super) fn foreign_runs_dropped(topic: &Topic) {
+    let dropped = {
+        let mut contents = topic.write();
+        let witness = |next: u64| contents.segments.iter().find(|segment| segment.next_sequence == next).map(|segment| segment.witness);
+        let successor = contents.runs.without(|run| witness(run.range().next) != Some(run.witness()));
+        successor.map(|successor| {
+            contents.runs = successor.runs;
+            successor.dropped
+        })
+    };
+    for run in dropped.iter().flatten() {
+        tracing::warn!(topic = topic.name, first = run.range().first, "a uid run that does not fit its segments is made again");
+        topic.run_store.remove(run);
+    }
+}
+
+/// Writes runs for every full segment that no sound run covers, and drops those that are not needed.
+pub(super) fn runs_again(disk: &Disk<'_>, topic: &Topic) -> Result<(), BusError> {
+    let uncovered: Vec<Arc<Segment>> = {
+        let contents = topic.read();
+        // Those at the end that are not sealed yet are looked up in memory; further back only runs are asked.
+        let sealed = contents.segments.iter().rev().skip_while(|segment| segment.in_memory().is_some());
+        let mut uncovered: Vec<_> = sealed.filter(|segment| !contents.runs.uncovered(range_of(segment)).is_empty()).cloned().collect();
+        uncovered.reverse();
+        uncovered
+    };
+    for segment in uncovered {
+        let memory = read_again(disk, topic, &segment)?;
+        let range = range_of(&segment);
+        let run = topic.run_store.write(RunToWrite { range, level: 0, witness: segment.witness, entries: memory.uids.sorted() })?;
+        let dropped = {
+            let mut contents = topic.write();
+            let successor = contents.runs.with(run);
+            contents.runs = successor.runs;
+            successor.dropped
+        };
+        dropped.iter().for_each(|run| topic.run_store.remove(run));
+    }
+    let pruned = {
+        let mut contents = topic.write();
+        let successor = contents.runs.pruned(contents.first.sequence);
+        successor.map(|successor| {
+            contents.runs = successor.runs;
+            successor.dropped
+        })
+    };
+    pruned.iter().flatten().for_each(|run| topic.run_store.remove(run));
+    Ok(())
+}
