@@ -55,7 +55,8 @@ pub enum HeadContent {
     Damaged,
 }
 
-/// Told after records became readable. Called on the engine's own thread: it must not block and must not call the bus.
+/// Told after records became readable. Called on the thread that committed them, while
+/// nobody else can commit: it must not block and must not call the bus.
 pub trait AppendWatcher: Send + Sync {
     /// `next` is the offset after the last readable record of the partition.
     fn appended(&self, topic: &str, partition: Partition, next: Offset);

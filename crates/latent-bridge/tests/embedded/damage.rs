@@ -65,6 +65,14 @@ fn reopen_twice(directory: &Path, old: &[Published], taken: &BTreeSet<(u32, u64)
     (before, torn)
 }
 
+/// Bytes of a frame's footer.
+const FOOTER_BYTES: usize = 28;
+
+/// Where each frame ends, by its footer.
+fn frame_ends(content: &[u8]) -> Vec<usize> {
+    (0..content.len()).filter(|at| content[*at..].starts_with(b"LTE1")).map(|at| at + FOOTER_BYTES).collect()
+}
+
 fn places(records: &[Published]) -> BTreeSet<(u32, u64)> {
     records.iter().map(|record| (record.ack.partition, record.ack.offset)).collect()
 }
@@ -73,22 +81,37 @@ fn places(records: &[Published]) -> BTreeSet<(u32, u64)> {
 fn a_log_cut_at_any_byte_keeps_what_is_whole_and_goes_on() {
     let (directory, old) = filled(2, 10, limits());
     let content = std::fs::read(segments(directory.path(), "t").remove(0)).unwrap();
-    let end = data_end(&content);
-    let frame = end / 10;
+    let ends = frame_ends(&content);
+    let end = ends[9];
     for closed in [Closed::Cleanly, Closed::ByKill] {
-        for cut in end - 3 * frame..=end {
+        for cut in ends[6]..=end {
             let copy = damaged(directory.path(), closed, |content| content.truncate(cut));
-            // After a clean close every offset is known to have been given; after a kill only what is still there.
             let known = open(copy.path());
-            let intact = count(&fates(&known, &old)).0;
+            let (intact, torn) = (count(&fates(&known, &old)).0, known.recovered_torn_records());
             drop(known);
-            assert!((7..=10).contains(&intact), "cut at {cut}");
+            // A record is whole without its footer. What follows the last whole one is torn, or known to be damage after a clean close.
+            let whole = ends.iter().filter(|end| **end - FOOTER_BYTES <= cut).count();
+            let is_torn = closed == Closed::ByKill && cut > ends[whole - 1];
+            assert_eq!((intact, torn), (whole, u64::from(is_torn)), "{closed:?}, cut at {cut}");
+            // After a clean close every offset is known to have been given; after a kill only what is still there.
             let taken = if closed == Closed::Cleanly { places(&old) } else { places(&old[..intact]) };
             let (fates, _) = reopen_twice(copy.path(), &old, &taken);
             let expected = if closed == Closed::Cleanly { Fate::Damaged } else { Fate::Cut };
             assert!(fates[..intact].iter().all(|fate| *fate == Fate::Intact));
             assert!(fates[intact..].iter().all(|fate| *fate == expected), "cut at {cut}: {fates:?}");
         }
+    }
+}
+
+#[test]
+fn a_record_zeroed_in_the_middle_costs_its_own_offset_and_no_other() {
+    let (directory, old) = filled(1, 10, limits());
+    let ends = frame_ends(&std::fs::read(segments(directory.path(), "t").remove(0)).unwrap());
+    for closed in [Closed::Cleanly, Closed::ByKill] {
+        let copy = damaged(directory.path(), closed, |content| content[ends[3]..ends[4]].fill(0));
+        let (fates, torn) = reopen_twice(copy.path(), &old, &places(&old));
+        let damaged: Vec<_> = (0..10).filter(|at| fates[*at] != Fate::Intact).collect();
+        assert_eq!((damaged, fates[4], torn), (vec![4], Fate::Damaged, 0), "{closed:?}");
     }
 }
 

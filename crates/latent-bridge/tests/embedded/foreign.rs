@@ -114,3 +114,25 @@ fn a_state_log_from_elsewhere_is_set_aside_as_it_is() {
     assert_eq!((report.entries, report.torn), (0, 1));
     assert_eq!(std::fs::read(ours.path().join("state/notes.log.damaged-1")).unwrap(), content);
 }
+
+#[test]
+fn a_format_file_of_another_directory_is_refused_by_name_and_nothing_is_touched() {
+    let (ours, theirs) = (provisioned(), provisioned());
+    let format = ours.path().join("format");
+    let own = std::fs::read(&format).unwrap();
+    std::fs::copy(theirs.path().join("format"), &format).unwrap();
+    let files = || {
+        let mut names: Vec<_> = std::fs::read_dir(ours.path().join("topics/t")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = files();
+    let wanted = BridgeManifest::from_yaml(MANIFEST).unwrap();
+    for refused in [EmbeddedBroker::open(ours.path()).map(drop), EmbeddedBroker::open_or_apply(ours.path(), &wanted).map(drop)] {
+        assert!(matches!(&refused, Err(BusError::Config { problem }) if problem.contains("not of one directory")), "{refused:?}");
+    }
+    assert_eq!(files(), before);
+    std::fs::write(&format, own).unwrap();
+    let log = EmbeddedBroker::open(ours.path()).unwrap();
+    assert_eq!((0..3).map(|partition| log.fetch("t", partition, 0, 10).unwrap().len()).sum::<usize>(), 6);
+}

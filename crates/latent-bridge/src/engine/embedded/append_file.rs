@@ -92,10 +92,18 @@ impl AppendFile {
         }
     }
 
+    /// Writes zeros ahead of `end`. On a disk that has no room for them there may still be room for what they would be for.
     fn reserve(&mut self, end: u64) -> io::Result<()> {
         if self.preallocation_bytes == 0 || end <= self.allocated {
             return Ok(());
         }
+        match self.write_zeros(end) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.file.resize(self.allocated.max(self.length)),
+            written => written,
+        }
+    }
+
+    fn write_zeros(&mut self, end: u64) -> io::Result<()> {
         let target = end.saturating_add(self.preallocation_bytes);
         let mut at = end.max(self.allocated);
         while at < target {

@@ -98,7 +98,7 @@ fn append(uid: &Uid, record: &NewRecord, out: &mut Vec<u8>) -> Option<BodySummar
     }
     out.extend_from_slice(uid.as_str().as_bytes());
     out.extend_from_slice(record.key().as_bytes());
-    let head_crc = crc32fast::hash(out.get(start..)?);
+    let head_end = out.len();
     out.extend_from_slice(media_type.as_bytes());
     for (name, value) in attributes.iter() {
         for text in [name, value] {
@@ -107,8 +107,12 @@ fn append(uid: &Uid, record: &NewRecord, out: &mut Vec<u8>) -> Option<BodySummar
         }
     }
     out.extend_from_slice(record.payload());
-    let body = out.get(start..)?;
-    Some(BodySummary { body_len: u32::try_from(body.len()).ok()?, body_crc: crc32fast::hash(body), head_crc })
+    let body_len = u32::try_from(out.len() - start).ok()?;
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(out.get(start..head_end)?);
+    let head_crc = crc.clone().finalize();
+    crc.update(out.get(head_end..)?);
+    Some(BodySummary { body_len, body_crc: crc.finalize(), head_crc })
 }
 
 /// Decodes a body whose checksum was right. `None` when it still is no record, which only a fault of the writer could cause.

@@ -202,6 +202,11 @@ impl StoreId {
         Salt::of(&self.0, log)
     }
 
+    /// As it is written in control files.
+    pub(super) fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// A key of this store for one purpose: the first 16 bytes of SHA-256(store id, purpose).
     pub(super) fn derived(&self, purpose: &str) -> [u8; 16] {
         let digest = Sha256::new().chain_update(self.0).chain_update(purpose.as_bytes()).finalize();
@@ -235,8 +240,7 @@ pub(super) fn checked_text<'c>(file: &str, content: &'c [u8]) -> Result<&'c str,
 
 /// Text of a format file.
 pub(super) fn render_format(store: StoreId) -> String {
-    let id: String = store.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    with_check(&format!("{FORMAT_NAME} {FORMAT_VERSION}\nstore {id}\n"))
+    with_check(&format!("{FORMAT_NAME} {FORMAT_VERSION}\nstore {}\n", store.hex()))
 }
 
 /// Reads a format file. Anything but the one known version is refused.

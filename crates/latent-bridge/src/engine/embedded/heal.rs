@@ -65,6 +65,7 @@ pub(super) fn foreign_runs_dropped(topic: &Topic) {
 
 /// Writes runs for every full segment that no sound run covers, and drops those that are not needed.
 pub(super) fn runs_again(disk: &Disk<'_>, topic: &Topic) -> Result<(), BusError> {
+    let _changing = topic.changing_runs();
     let uncovered: Vec<Arc<Segment>> = {
         let contents = topic.read();
         // Those at the end that are not sealed yet are looked up in memory; further back only runs are asked.

@@ -198,6 +198,7 @@ fn write_index(shared: &Shared, topic: &Topic, segment: &Arc<Segment>) -> Result
     segment_index::write(&*shared.storage, &path, topic.salt, (&memory.summary, &memory.positions))?;
     let range = SequenceRange { first: segment.start.sequence, next: segment.next_sequence };
     let write_run = || topic.run_store.write(RunToWrite { range, level: 0, witness: segment.witness, entries: memory.uids.sorted() });
+    let _changing = topic.changing_runs();
     let run = (range.first < range.next).then(write_run).transpose()?;
     let mut contents = topic.write();
     let expired = !contents.has(segment);
@@ -255,6 +256,7 @@ fn merge(shared: &Shared, number: usize) {
         };
         match topic.run_store.merge(&plan, first, &mut between) {
             Ok(Some(run)) => {
+                let _changing = topic.changing_runs();
                 let needless = put(&mut topic.write(), run);
                 needless.iter().for_each(|run| topic.run_store.remove(run));
             }

@@ -34,7 +34,10 @@ impl DirectoryLock {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let mut text = OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(failed)?;
-        writeln!(text, "process {} ({holder})", std::process::id()).map_err(failed)?;
+        // On a full disk the directory must still open, because opening is the way to make room. The lock holds without its text.
+        if let Err(error) = writeln!(text, "process {} ({holder})", std::process::id()) {
+            tracing::warn!(%error, "others will not be told who holds the directory");
+        }
         Ok(Self { directory, text })
     }
 }

@@ -1,7 +1,8 @@
 //! The embedded engine: topics in one directory on this machine, owned by one process.
 //!
-//! One segmented log for each topic, shared by its partitions. One writer thread commits everything in groups (`commit` decides,
-//! `writer` does); reads run on the caller's thread (`reader`). `docs/formats/embedded-log.md` describes every file.
+//! One segmented log for each topic, shared by its partitions. One writer at a time commits everything in groups (`commit` decides,
+//! `writer` does): a thread of its own, or a publisher that waits anyway. Reads run on the caller's thread (`reader`), derived files are
+//! kept by another (`indexer`). `docs/formats/embedded-log.md` describes every file.
 //!
 //! Promises: an acknowledged record was synced. A record that was refused is not there. What could be either is called uncertain,
 //! and its topic takes nothing more until it was opened again, because only reading the log can tell.
@@ -66,14 +67,14 @@ use indexer::IndexWork;
 use lock::DirectoryLock;
 use provision::OpenedDirectory;
 use queue::{Bound, Cost, Grouping, Lane, Queue};
-use reader::Range;
+use reader::{FoundRecord, Range};
 use recovery::{OpenedTopic, TopicToOpen, open_topic};
 use segment::{Disk, OpenSegments};
 use state_log::{StateLogToOpen, StateShared};
 use topic::{Topic, TopicParts};
 use topic_log::SegmentBounds;
 use uid_hash::UidHasher;
-use uid_runs::{FilterBudget, RunStore};
+use uid_runs::{FilterBudget, RunStore, UidHash};
 use writer::{Asker, Command, Writer};
 
 use crate::{AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, limits};
@@ -474,12 +475,21 @@ impl Shared {
         ready.into_iter().map(|ready| ready.and_then(|()| results.next().unwrap_or_else(missing))).collect()
     }
 
+    /// Looks a uid up. Where the index turns out to be damaged it is made again from the log first, so that derived data refuses nothing.
+    fn look_up(&self, number: usize, topic: &Topic, uid: &Uid, hash: UidHash) -> Result<Option<FoundRecord>, BusError> {
+        let disk = self.disk(topic);
+        match reader::find(&disk, topic, uid, hash) {
+            Err(BusError::Io { kind: std::io::ErrorKind::InvalidData, .. }) => {}
+            answer => return answer,
+        }
+        heal::runs_again(&disk, topic)?;
+        self.indexing.merge(number);
+        reader::find(&disk, topic, uid, hash)
+    }
+
     fn find(&self, topic: &str, uid: &Uid) -> Result<Option<PublishAck>, BusError> {
         let (number, topic) = self.topic(topic)?;
-        let found = reader::find(&self.disk(topic), topic, uid, topic.hasher.hash(uid.as_str())).inspect_err(|_| {
-            // If it is the index that is damaged, it is made again.
-            self.indexing.merge(number);
-        })?;
+        let found = self.look_up(number, topic, uid, topic.hasher.hash(uid.as_str()))?;
         Ok(found.map(|found| {
             let Located { partition, offset } = found.identity.into();
             PublishAck { topic: topic.name.clone(), partition: partition.into(), offset, uid: uid.as_str().to_owned(), duplicate: false }

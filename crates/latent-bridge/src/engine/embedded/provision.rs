@@ -69,7 +69,7 @@ pub(super) fn provision(directory: &Path, manifest: &BridgeManifest, options: &E
     create_directories(storage, &layout.state())?;
     create_topics(storage, &layout, &manifest.topics)?;
     schemas.write_copies(storage, &layout)?;
-    link_manifest(storage, &layout, &manifest_text(manifest, &schemas)?)?;
+    link_manifest(storage, &layout, &manifest_text(manifest, &schemas, store)?)?;
     Ok(OpenedDirectory { layout, lock, store, manifest: manifest.clone(), schemas })
 }
 
@@ -108,8 +108,27 @@ fn create_topics(storage: &dyn Storage, layout: &Layout, topics: &[TopicSpec]) -
     topics.first().map_or(Ok(()), |topic| sync_parent(storage, &layout.topic(&topic.name)))
 }
 
-fn manifest_text(manifest: &BridgeManifest, schemas: &Schemas) -> Result<String, BusError> {
-    Ok(with_check(&schemas.with_lines(&manifest.to_yaml()?)))
+/// Begins the line of the manifest's file that says to which store it belongs. YAML takes it for a comment.
+const STORE_PREFIX: &str = "# store ";
+
+fn manifest_text(manifest: &BridgeManifest, schemas: &Schemas, store: StoreId) -> Result<String, BusError> {
+    let manifest = manifest.to_yaml()?;
+    Ok(with_check(&schemas.with_lines(&format!("{manifest}{STORE_PREFIX}{}\n", store.hex()))))
+}
+
+/// A manifest's text without the line of its store, which must be that of the format file: under another store id every log of the
+/// directory would look foreign, and be set aside.
+fn of_store(text: &str, store: StoreId) -> Result<&str, BusError> {
+    let (manifest, found) = text.rsplit_once(STORE_PREFIX).unwrap_or((text, ""));
+    let (expected, found) = (store.hex(), found.trim_end());
+    if found == expected {
+        return Ok(manifest);
+    }
+    let found = if found.is_empty() { "none" } else { found };
+    Err(config(format!(
+        "format and manifest.yaml are not of one directory: format has store {expected}, manifest.yaml has {found:.40}; nothing was \
+         touched, restore both from the same copy"
+    )))
 }
 
 /// A hard link refuses to replace, which a rename would not: the last guard against a second winner.
@@ -139,7 +158,7 @@ pub(super) fn open(directory: &Path, options: &EngineOptions) -> Result<OpenedDi
     discard(storage, &super::directory::temporary(&layout.format()));
     let text = read_control(storage, &layout.manifest())?.ok_or_else(|| missing("manifest.yaml"))?;
     let (text, lines) = split_lines(checked_text("manifest.yaml", &text)?);
-    let manifest = BridgeManifest::from_yaml(text)?;
+    let manifest = BridgeManifest::from_yaml(of_store(text, store)?)?;
     check_supported(&manifest)?;
     check_folders(storage, &layout, &manifest)?;
     let schemas = Schemas::open(storage, &layout, &manifest, &lines)?;
@@ -183,11 +202,35 @@ pub(super) fn apply(opened: &mut OpenedDirectory, wanted: &BridgeManifest, optio
     let storage = &*options.storage;
     create_topics(storage, &opened.layout, &wanted.topics)?;
     schemas.write_copies(storage, &opened.layout)?;
-    write_control(storage, &opened.layout.manifest(), manifest_text(wanted, &schemas)?.as_bytes())?;
+    write_control(storage, &opened.layout.manifest(), manifest_text(wanted, &schemas, opened.store)?.as_bytes())?;
     schemas.discard_unused(storage, &opened.layout);
+    tell_changes(&opened.manifest, wanted, schemas.is_same(&opened.schemas));
     opened.manifest = wanted.clone();
     opened.schemas = schemas;
     Ok(())
+}
+
+/// An operator reads in the log what a new manifest changed, above all that a topic takes anything from now on.
+fn tell_changes(old: &BridgeManifest, new: &BridgeManifest, same_schemas: bool) {
+    let known: BTreeMap<_, _> = old.topics.iter().map(|topic| (&topic.name, topic)).collect();
+    for topic in &new.topics {
+        let name = &topic.name;
+        let Some(before) = known.get(name) else {
+            tracing::info!(topic = name, partitions = topic.partitions, "a topic was added");
+            continue;
+        };
+        if before.retention != topic.retention {
+            tracing::info!(topic = name, hot_hours = topic.retention.hot_hours, "the retention of a topic was changed");
+        }
+        if before.schema_ref.is_some() && topic.schema_ref.is_none() {
+            tracing::warn!(topic = name, "the schema of a topic was taken away: it takes any event from now on");
+        } else if before.schema_ref != topic.schema_ref {
+            tracing::info!(topic = name, schema = topic.schema_ref, "a topic has another schema; stored events are not checked again");
+        }
+    }
+    if !same_schemas {
+        tracing::info!("the content of schemas was changed; stored events are not checked again");
+    }
 }
 
 /// Refuses what would lose events or move them (D-21).

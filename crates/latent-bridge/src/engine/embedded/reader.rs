@@ -278,7 +278,10 @@ pub(super) fn find(disk: &Disk<'_>, topic: &Topic, uid: &Uid, hash: UidHash) -> 
 }
 
 fn candidates_in_memory(contents: &Contents, hash: UidHash) -> Vec<UidEntry> {
-    let mut candidates: Vec<UidEntry> = contents.active.iter().flat_map(|active| active.uids.candidates(hash)).collect();
+    let mut candidates = Vec::new();
+    if let Some(active) = &contents.active {
+        candidates.extend(active.uids.candidates(hash));
+    }
     // Full segments without an index on disk: at most the last one or two, unless the disk refuses.
     for segment in contents.segments.iter().rev() {
         let Some(memory) = segment.in_memory() else { break };

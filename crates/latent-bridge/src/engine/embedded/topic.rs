@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use latent_core::{Offset, Partition};
 
@@ -33,6 +33,8 @@ pub(super) struct Topic {
     pub(super) run_store: RunStore,
     pub(super) hasher: UidHasher,
     contents: RwLock<Contents>,
+    /// Held by who puts uid runs in place and removes others, so that nobody removes what another one just wrote under that name.
+    runs_changing: Mutex<()>,
     poisoned: AtomicBool,
 }
 
@@ -81,7 +83,19 @@ impl Topic {
         let TopicParts { name, directory, salt, hot_hours, schema, run_store, hasher } = parts;
         let partitions = u32::try_from(contents.next.offsets.len()).unwrap_or(u32::MAX);
         let contents = RwLock::new(contents);
-        Self { name, partitions, directory, salt, hot_hours, schema, run_store, hasher, contents, poisoned: AtomicBool::new(false) }
+        Self {
+            name,
+            partitions,
+            directory,
+            salt,
+            hot_hours,
+            schema,
+            run_store,
+            hasher,
+            contents,
+            runs_changing: Mutex::new(()),
+            poisoned: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Contents> {
@@ -91,6 +105,11 @@ impl Topic {
 
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Contents> {
         self.contents.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See `runs_changing`.
+    pub(super) fn changing_runs(&self) -> MutexGuard<'_, ()> {
+        self.runs_changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn poison(&self) {

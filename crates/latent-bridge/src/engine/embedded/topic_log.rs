@@ -73,7 +73,15 @@ impl TopicLog {
             start_bytes = start.len() as u64;
             frames.splice(0..0, start);
         }
-        let at = file.append(frames).map_err(|error| match error {
+        let appended = match file.append(frames) {
+            Err(AppendError::TakenBack(error)) if error.kind() == std::io::ErrorKind::StorageFull => {
+                // The zeros of the next segment are room that nothing needs more than this.
+                prepared::remove(&*self.storage, &self.topic.directory);
+                file.append(frames)
+            }
+            appended => appended,
+        };
+        let at = appended.map_err(|error| match error {
             AppendError::TakenBack(error) => {
                 let file = base_name(file.path());
                 WriteOutcome::NotStored { reason: format!("write of {file} failed: {error}; nothing was stored") }

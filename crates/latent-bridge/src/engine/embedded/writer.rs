@@ -14,11 +14,11 @@ use super::Shared;
 use super::commit::{Answer, GroupCommit, Known, Located, PlannedRecord, Submission, WriteOutcome};
 use super::events::Event;
 use super::queue::Bound;
-use super::reader;
 use super::retention_pass;
 use super::segment::Segment;
 use super::state_log::StateShared;
 use super::state_writer::{self, Entry, Settled, StateCommand, StateGroup};
+use super::topic::Topic;
 use super::topic_log::{SealedBefore, TopicLog};
 use super::watermark::Watermark;
 use crate::{BusError, MaintenanceReport, PublishResult};
@@ -194,14 +194,8 @@ impl Writer {
                 Command::Publish(submission) => {
                     let log = self.logs.get(submission.topic);
                     let topic = submission.topic;
-                    let known = |event: &Event, body: &[u8]| {
-                        let known = log.map_or(Known::Absent, |log| known(shared, log, event, body));
-                        if matches!(known, Known::Failed(_)) {
-                            // If it is the index that is damaged, it is made again.
-                            shared.indexing.merge(topic);
-                        }
-                        known
-                    };
+                    let known =
+                        |event: &Event, body: &[u8]| log.map_or(Known::Absent, |log| known(shared, (topic, &log.topic), event, body));
                     finished.answers.extend(self.machine.admit(now, submission, known));
                 }
                 Command::State { log, command: StateCommand::Append { frame, durability, completer } } => {
@@ -329,9 +323,8 @@ impl Writer {
 }
 
 /// What the topic's durable records say about the uid of an event with this body.
-fn known(shared: &Shared, log: &TopicLog, event: &Event, body: &[u8]) -> Known {
-    let looked_up = reader::find(&shared.disk(&log.topic), &log.topic, &event.uid, event.uid_hash);
-    match looked_up {
+fn known(shared: &Shared, (number, topic): (usize, &Topic), event: &Event, body: &[u8]) -> Known {
+    match shared.look_up(number, topic, &event.uid, event.uid_hash) {
         Ok(None) => Known::Absent,
         Ok(Some(found)) if found.body == body => Known::SameContent(Located::from(found.identity)),
         Ok(Some(_)) => Known::OtherContent,
