@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use crate::commands::bus::{Repetition, SentCounts};
+use crate::commands::bus::{EmptyLines, Repetition, SentCounts};
 use crate::commands::new::ProjectError;
 use crate::config::ConfigError;
 use crate::control::{ControlError, Fault, Maintained};
@@ -71,6 +71,14 @@ pub(crate) enum CliError {
         /// Whether there is a directory that somebody owns.
         existence: Existence,
     },
+    /// A log was made in the data directory before.
+    #[error("the data directory {} is already provisioned", dir.display())]
+    Provisioned {
+        /// The directory.
+        dir: PathBuf,
+        /// The log's answer.
+        fault: Fault,
+    },
     /// No log was made in the data directory yet.
     #[error("the data directory {} is not provisioned", dir.display())]
     NotProvisioned {
@@ -116,7 +124,7 @@ pub(crate) enum CliError {
         /// Topics there are.
         declared: Vec<String>,
     },
-    /// There is certainly no such event.
+    /// No event that can be read has this uid.
     #[error("topic {topic:?} has no event with uid {uid:?}")]
     NotFound {
         /// The topic.
@@ -147,6 +155,8 @@ pub(crate) enum CliError {
         counts: SentCounts,
         /// What publishing the file again would do.
         repetition: Repetition,
+        /// Of the refused, those that may be stored another time.
+        passing: u64,
         /// The last line that was read and why no further one was.
         stopped: Option<(u64, String)>,
     },
@@ -238,7 +248,7 @@ impl CliError {
             Self::NotProvisioned { .. } => "not-provisioned",
             Self::Control { source, .. } | Self::Unanswered { source, .. } => source.kind(),
             Self::Unmaintained { .. } => "maintenance-incomplete",
-            Self::Log { fault, .. } | Self::Damaged { fault, .. } => &fault.kind,
+            Self::Log { fault, .. } | Self::Damaged { fault, .. } | Self::Provisioned { fault, .. } => &fault.kind,
             Self::UnknownTopic { .. } => "unknown-topic",
             Self::NotFound { .. } => "not-found",
             Self::Input { .. } => "input",
@@ -268,6 +278,7 @@ impl CliError {
             | Self::NodeRunning { .. }
             | Self::NoPermission { .. }
             | Self::NotProvisioned { .. }
+            | Self::Provisioned { .. }
             | Self::Control { .. }
             | Self::NotFound { .. }
             | Self::Input { .. }
@@ -292,10 +303,10 @@ impl CliError {
             Self::NotProvisioned { .. } => "no node was started on it yet, so it holds no topics".to_owned(),
             Self::Control { source, .. } | Self::Unanswered { source, .. } => source.to_string(),
             Self::Unmaintained { done } => incomplete_maintenance(done),
-            Self::Log { fault, .. } | Self::Damaged { fault, .. } => fault.message.clone(),
+            Self::Log { fault, .. } | Self::Damaged { fault, .. } | Self::Provisioned { fault, .. } => fault.message.clone(),
             Self::UnknownTopic { declared, .. } => declared_topics(declared),
-            Self::NotFound { .. } => "the log was asked and knows no such uid".to_owned(),
-            Self::Incomplete { stopped: None, .. } => "each of them is named above with its line".to_owned(),
+            Self::NotFound { .. } => "no event that can be read has this uid".to_owned(),
+            Self::Incomplete { stopped: None, .. } => "they are named above with their lines".to_owned(),
             Self::Incomplete { stopped: Some((line, reason)), .. } => format!("nothing was sent after line {line}: {reason}"),
             Self::Project(error) => error.why(),
         }
@@ -314,6 +325,9 @@ impl CliError {
                 format!("run it as the user who owns {}, or choose a data_dir that you may write", dir.display())
             }
             Self::NoPermission { existence: Existence::NotThere, .. } => "choose a data_dir that you may write".to_owned(),
+            Self::Provisioned { .. } => {
+                "nothing, if the manifest is the same; `latent run` applies one that was changed to the directory".to_owned()
+            }
             Self::NotProvisioned { .. } => "start the node (`latent run -c FILE`), or run `latent bus provision`".to_owned(),
             Self::Control { source, .. } => source.next_step().to_owned(),
             Self::Unanswered { .. } => "see whether the node still runs and run it again: what was done is not done twice".to_owned(),
@@ -326,19 +340,42 @@ impl CliError {
                 || "name one of them, or add it to the manifest and start the node again".to_owned(),
                 |nearest| format!("did you mean {nearest}?"),
             ),
-            Self::NotFound { .. } => "check topic and uid; `latent bus fetch` shows what is there".to_owned(),
+            Self::NotFound { .. } => {
+                "check topic and uid; `latent bus fetch` shows what is there, `latent bus stats` what is damaged".to_owned()
+            }
             Self::Input { .. } => "name a file that can be read, or `-` for standard input".to_owned(),
             Self::Value { .. } => "give a value that keeps to this rule".to_owned(),
-            Self::Incomplete { repetition: Repetition::StoresAnew, .. } => {
-                "publish only what is not stored: with --fresh-uids every line of the file would be stored anew".to_owned()
-            }
-            Self::Incomplete { counts: SentCounts { uncertain: 0, .. }, stopped: None, .. } => {
-                "correct the refused lines and publish the file again; what is stored is not doubled".to_owned()
+            Self::Incomplete { repetition: Repetition::StoresAnew, .. } => STORE_THE_REST.to_owned(),
+            Self::Incomplete { counts, repetition, stopped: None, passing } if counts.uncertain == 0 => {
+                after_refusals(counts.refused, *passing, *repetition)
             }
             Self::Incomplete { .. } => "publish the same file again: it tells what is stored and doubles nothing".to_owned(),
             Self::Project(error) => error.next_step(),
             Self::Output { .. } => "check where the output goes and run the command again".to_owned(),
         }
+    }
+}
+
+const STORE_THE_REST: &str = "publish only what is not stored: with --fresh-uids every line of the file would be stored anew";
+const CORRECT_IN_PLACE: &str = "correct the refused lines in place and publish the file again; keep every other line at its number, because a line \
+     that moved is a new event (a file whose lines move needs --uid-pointer from the start)";
+const CORRECT_OR_BLANK: &str = "correct the refused lines in place or leave them blank, and publish the file again; keep every other line at its \
+     number, because a line that moved is a new event (a file whose lines move needs --uid-pointer from the start)";
+
+/// What to do when every line was answered and some were refused.
+fn after_refusals(refused: u64, passing: u64, repetition: Repetition) -> String {
+    let correct = match repetition {
+        Repetition::ByUid => "correct the refused lines and publish the file again; what is stored is not doubled",
+        Repetition::ByPlace(EmptyLines::PassedOver) => CORRECT_OR_BLANK,
+        Repetition::ByPlace(EmptyLines::AreEvents) => CORRECT_IN_PLACE,
+        Repetition::StoresAnew => STORE_THE_REST,
+    };
+    match refused.saturating_sub(passing) {
+        _ if passing == 0 => correct.to_owned(),
+        0 => {
+            "make room, or see to the node, as those lines say, then publish the same file again; what is stored is not doubled".to_owned()
+        }
+        _ => format!("make room, or see to the node, as some of those lines say; {correct}"),
     }
 }
 
@@ -356,5 +393,35 @@ fn next_of(fault: &Fault) -> String {
         (false, Some(offset)) => format!("read on after it with `latent bus fetch --offset {offset}`"),
         (false, None) if fault.permanent => "change what the message names; the same call fails again".to_owned(),
         (false, None) => "run the command again later".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next_step(passing: u64, repetition: Repetition) -> String {
+        let counts = SentCounts { refused: 3, ..SentCounts::default() };
+        CliError::Incomplete { counts, repetition, stopped: None, passing }.next_step()
+    }
+
+    #[test]
+    fn what_to_do_after_refusals_depends_on_their_reason_and_on_the_uids() {
+        let by_place = Repetition::ByPlace(EmptyLines::PassedOver);
+        let cases = [
+            (0, by_place, "correct the refused lines in place or leave them blank"),
+            (0, Repetition::ByPlace(EmptyLines::AreEvents), "correct the refused lines in place and publish"),
+            (0, Repetition::ByUid, "correct the refused lines and publish the file again"),
+            (0, Repetition::StoresAnew, "publish only what is not stored"),
+            (3, Repetition::StoresAnew, "publish only what is not stored"),
+            (3, by_place, "make room, or see to the node, as those lines say, then publish the same file"),
+            (2, by_place, "make room, or see to the node, as some of those lines say; correct the refused lines in place"),
+        ];
+        for (passing, repetition, begin) in cases {
+            let told = next_step(passing, repetition);
+            assert!(told.starts_with(begin), "{passing} {repetition:?}: {told}");
+        }
+        assert!(next_step(0, by_place).contains("a line that moved is a new event"));
+        assert!(!next_step(3, by_place).contains("correct"), "nothing is wrong with the lines");
     }
 }

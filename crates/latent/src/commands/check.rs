@@ -3,28 +3,24 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use latent_bridge::EmbeddedBroker;
 use serde_json::json;
 
-use crate::config::{self, ComponentFiles, Config, EngineConfig};
-use crate::engine::engine_options;
+use crate::config::{self, NamedFiles};
 use crate::error::CliError;
 use crate::output::{Form, Output};
 
 /// Arguments of `latent check`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  latent check -c latent.toml")]
+#[command(after_help = "\
+Example:
+  latent check -c latent.toml
+
+It looks at the configuration, its manifest, schemas and components, not into the data directory: what `latent run` refuses because of what \
+is stored there, such as a topic that was left out, only `latent run` tells.")]
 pub(crate) struct CheckArgs {
     /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = "latent.toml")]
     config: PathBuf,
-}
-
-/// The schemas that the manifest names, which `latent run` needs when it brings them into the data directory.
-fn check_schemas(config: &Config) -> Result<(), CliError> {
-    let EngineConfig::Embedded { manifest, manifest_path: file, .. } = &config.engine;
-    let checked = EmbeddedBroker::check_schemas(manifest, &engine_options("latent check", Some(file)));
-    checked.map_err(|error| CliError::Manifest { file: file.clone(), reason: error.to_string() })
 }
 
 /// Every problem at once, each with its line. With `--json` the document says `valid` either way.
@@ -32,9 +28,8 @@ fn check_schemas(config: &Config) -> Result<(), CliError> {
 /// # Errors
 /// [`CliError::Config`].
 pub(crate) fn check(args: &CheckArgs, output: &mut Output) -> Result<(), CliError> {
-    match config::load(&args.config, ComponentFiles::MustExist) {
+    match config::load(&args.config, NamedFiles::MustExist) {
         Ok(loaded) => {
-            check_schemas(&loaded.config)?;
             if output.form() == Form::Human {
                 output.warnings(&loaded.warnings);
             }

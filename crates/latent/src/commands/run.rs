@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::config::{self, ComponentFiles};
+use crate::config::{self, NamedFiles};
 use crate::error::CliError;
 use crate::node;
 use crate::output::Output;
@@ -25,12 +25,12 @@ pub(crate) struct RunArgs {
     config: PathBuf,
 }
 
-/// Checks the configuration as `latent check` does, then runs the node.
+/// Checks the configuration as `latent check` does, schemas apart, then runs the node.
 ///
 /// # Errors
 /// [`CliError::Config`] before anything is started; [`CliError::Node`] and [`CliError::Held`] of the node.
 pub(crate) fn run(args: &RunArgs, output: &mut Output) -> Result<(), CliError> {
-    let loaded = config::load(&args.config, ComponentFiles::MustExist)?;
+    let loaded = config::load(&args.config, NamedFiles::ComponentsMustExist)?;
     output.warnings(&loaded.warnings);
     node::run(loaded.config, output)
 }

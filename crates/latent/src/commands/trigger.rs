@@ -7,7 +7,7 @@ use latent_core::{Clock as _, SystemClock};
 
 use crate::access::{Access, unexpected};
 use crate::cli::LaterArgs;
-use crate::config::{self, ComponentFiles};
+use crate::config::{self, NamedFiles};
 use crate::control::{Answer, Request, TriggerStatus};
 use crate::data_dir::DataDir;
 use crate::error::CliError;
@@ -53,7 +53,7 @@ pub(crate) fn trigger(command: &TriggerCommand, output: &mut Output) -> Result<(
 
 /// Of a running node its live numbers; of a stopped one what its directory says.
 fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliError> {
-    let config = config::load(&args.config, ComponentFiles::NotNeeded)?.config;
+    let config = config::load(&args.config, NamedFiles::NotNeeded)?.config;
     let stopped = |log: &latent_bridge::EmbeddedBroker| node::stopped_status(&config, log);
     let mut access = Access::open(&DataDir::new(&config.node.data_dir), "latent trigger status", &stopped)?;
     let statuses = every_status(&mut access)?;

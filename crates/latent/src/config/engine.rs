@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use latent_bridge::{BridgeManifest, BusError, EmbeddedBroker, ManifestError};
 
 use super::draft::EngineDraft;
+use super::load::NamedFiles;
 use super::problem::Fault;
 use super::section::{Report, Section, nearest};
+use crate::engine::engine_options;
 use crate::limits::MAINTENANCE_INTERVAL_SECONDS;
 
 const KINDS: &[&str] = &["embedded", "nats"];
@@ -23,8 +25,8 @@ const LATER: &[(&str, &str)] = &[
     ("trigger_credentials", ON_NATS),
 ];
 
-/// Reads the table and the manifest.
-pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder: &Path) -> Option<EngineDraft> {
+/// Reads the table and the manifest, and the schemas it refers to if they must be there.
+pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder: &Path, files: NamedFiles) -> Option<EngineDraft> {
     let mut section = section?;
     let on_nats = read_kind(report, &mut section);
     if on_nats {
@@ -39,7 +41,12 @@ pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder
     let manifest = manifest?;
     let path = folder.join(manifest.value);
     match read_manifest(&path) {
-        Ok(parsed) => Some(EngineDraft { manifest: parsed, manifest_path: path, maintenance_interval_seconds: maintenance.value }),
+        Ok(parsed) => {
+            if files == NamedFiles::MustExist {
+                schema_refusals(&path, &parsed).for_each(|refusal| report.push(manifest.at, Fault::Schema(refusal)));
+            }
+            Some(EngineDraft { manifest: parsed, manifest_path: path, maintenance_interval_seconds: maintenance.value })
+        }
         Err(refusal) => {
             report.push(manifest.at, Fault::Manifest(refusal));
             None
@@ -73,6 +80,17 @@ fn read_kind(report: &mut Report<'_>, section: &mut Section<'_>) -> bool {
             false
         }
     }
+}
+
+/// Why topics' schemas cannot be used. The engine stops at the first one, so it is asked for each topic by itself.
+fn schema_refusals(path: &Path, manifest: &BridgeManifest) -> impl Iterator<Item = ManifestRefusal> {
+    let options = engine_options("latent check", Some(path));
+    manifest.topics.iter().filter_map(move |topic| {
+        let (name, topics) = (manifest.name.clone(), vec![topic.clone()]);
+        let (manifest_version, replication_factor) = (manifest.manifest_version, manifest.replication_factor);
+        let alone = BridgeManifest { manifest_version, name, replication_factor, topics };
+        EmbeddedBroker::check_schemas(&alone, &options).err().map(|error| ManifestRefusal::of_the_engine(path, error))
+    })
 }
 
 /// Why a manifest cannot be used, and where in its file, as editors and terminals know places.

@@ -12,12 +12,15 @@ use super::settings::Config;
 use super::{engine, links, node, service, topic, trigger};
 use crate::limits;
 
-/// Whether the components must be there. A command that only reads a topic must not fail because nothing was compiled yet.
+/// Which of the files that a configuration leads to must be there. A command that only reads a topic must not fail because nothing was
+/// compiled yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ComponentFiles {
-    /// `run` and `check`.
+pub(crate) enum NamedFiles {
+    /// Components and schemas: `check`.
     MustExist,
-    /// Everything else.
+    /// Components: `run`. A starting engine looks at schemas itself, and does without one that it keeps a copy of.
+    ComponentsMustExist,
+    /// None: everything else.
     NotNeeded,
 }
 
@@ -34,7 +37,7 @@ pub(crate) struct Loaded {
 ///
 /// # Errors
 /// [`ConfigError`] with every problem; after a syntax error the rest of the file cannot be looked at.
-pub(crate) fn load(path: &Path, files: ComponentFiles) -> Result<Loaded, ConfigError> {
+pub(crate) fn load(path: &Path, files: NamedFiles) -> Result<Loaded, ConfigError> {
     let failed = |fault| ConfigError { path: path.to_owned(), problems: vec![PlacedProblem::of(path, "", &Problem { at: None, fault })] };
     let text = read(path).map_err(failed)?;
     parse(path, &text, files)
@@ -59,7 +62,7 @@ fn check_length(bytes: usize) -> Result<(), Fault> {
 }
 
 /// Parses text that stands, or could stand, at `path`.
-pub(super) fn parse(path: &Path, text: &str, files: ComponentFiles) -> Result<Loaded, ConfigError> {
+pub(super) fn parse(path: &Path, text: &str, files: NamedFiles) -> Result<Loaded, ConfigError> {
     let mut report = Report::of(text);
     let (draft, cautions) = match Document::parse(text) {
         Ok(document) => {
@@ -86,7 +89,7 @@ pub(super) fn parse(path: &Path, text: &str, files: ComponentFiles) -> Result<Lo
     Err(ConfigError { path: path.to_owned(), problems })
 }
 
-fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: PathBuf, files: ComponentFiles) -> Draft {
+fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: PathBuf, files: NamedFiles) -> Draft {
     let mut root = Section::new(String::new(), document.as_table(), 0);
     for (key, example) in [("node", "[node] with name and data_dir"), ("engine", "[engine] with kind and manifest")] {
         if !root.is_present(key) {
@@ -96,7 +99,7 @@ fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: Pat
     let (node_table, limits_table) = (root.table(report, "node"), root.table(report, "limits"));
     let node = node::read(report, node_table, limits_table, &folder);
     let engine_table = root.table(report, "engine");
-    let engine = engine::read(report, engine_table, &folder);
+    let engine = engine::read(report, engine_table, &folder, files);
     let topics = root.tables(report, "topic").into_iter().map(|section| topic::read(report, section)).collect();
     let services = root.tables(report, "service").into_iter().map(|section| service::read(report, section, &folder, files)).collect();
     let triggers = root.tables(report, "trigger").into_iter().map(|section| trigger::read(report, section)).collect();

@@ -22,7 +22,7 @@ mod trigger;
 mod tests;
 
 pub(crate) use engine::read_manifest;
-pub(crate) use load::{ComponentFiles, load};
+pub(crate) use load::{NamedFiles, load};
 pub(crate) use problem::{ConfigError, Warning};
 pub(crate) use section::nearest;
 pub(crate) use settings::{Config, EngineConfig};

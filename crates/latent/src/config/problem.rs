@@ -67,6 +67,8 @@ pub(super) enum Fault {
     TooManyBindings { total: u64 },
     #[error("the manifest cannot be used: {0}")]
     Manifest(ManifestRefusal),
+    #[error("a schema of the manifest cannot be used: {0}")]
+    Schema(ManifestRefusal),
     #[error("the component {file} cannot be used: {reason}")]
     Component { file: String, reason: String },
     #[error("the component {file} is not WebAssembly")]
@@ -114,7 +116,7 @@ impl Fault {
             Self::SharedWithOwner { .. } => "config-shared-with-owner",
             Self::RetryDelays { .. } => "config-retry-delays",
             Self::TooManyBindings { .. } => "config-too-many-bindings",
-            Self::Manifest(_) => "config-manifest",
+            Self::Manifest(_) | Self::Schema(_) => "config-manifest",
             Self::Component { .. } => "config-component",
             Self::NotWasm { .. } => "config-component-not-wasm",
             Self::CoreModule { .. } => "config-component-core-module",
@@ -162,6 +164,11 @@ impl Fault {
             Self::RetryDelays { .. } => "make the longest delay at least as long as the first".to_owned(),
             Self::TooManyBindings { .. } => format!("keep the sum within {}", crate::limits::BINDINGS.max),
             Self::Manifest(_) => "correct the manifest, or name another one with manifest = \"bridge.yaml\" in [engine]".to_owned(),
+            Self::Schema(_) => {
+                "correct the schema file or the topic's schema_ref; where the file is gone, `latent run` would use the copy that \
+                 the data directory keeps, if it has one"
+                    .to_owned()
+            }
             Self::Component { .. } => format!("build it with `{BUILD}`, or correct the path (it is relative to the configuration file)"),
             Self::NotWasm { .. } => format!("name the file that `{BUILD}` makes"),
             Self::CoreModule { .. } | Self::ComponentVersion { .. } => format!("build it with `{BUILD}`"),

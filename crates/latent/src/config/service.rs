@@ -6,19 +6,19 @@ use latent_core::{ContractName, LogicalTopic, ServiceName, TenantId};
 
 use super::component;
 use super::draft::{GrantDraft, ServiceDraft};
-use super::load::ComponentFiles;
+use super::load::NamedFiles;
 use super::problem::Fault;
 use super::section::{Report, Section, Spanned, nearest, parsed_all};
 
 /// Capabilities that can be granted. `latent:log` and `latent:context` need no grant: they reach nothing outside the activation.
 const CAPABILITIES: &[&str] = &["latent:events/publisher@0.2.0"];
 
-pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>, folder: &Path, files: ComponentFiles) -> ServiceDraft {
+pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>, folder: &Path, files: NamedFiles) -> ServiceDraft {
     let name = section.required_name(report, "name", "name = \"triage\"", ServiceName::parse);
     let tenant = section.required_name(report, "tenant", "tenant = \"acme\"", TenantId::parse);
     let file = section.required_text(report, "component", "component = \"triage.wasm\"");
     let file = file.map(|path| Spanned { value: folder.join(path.value), at: path.at });
-    if let (ComponentFiles::MustExist, Some(file)) = (files, &file) {
+    if let (NamedFiles::MustExist | NamedFiles::ComponentsMustExist, Some(file)) = (files, &file) {
         component::check(report, file);
     }
     let mut grants: Vec<GrantDraft> = Vec::new();

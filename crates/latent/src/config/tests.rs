@@ -70,7 +70,7 @@ fn folder() -> Folder {
 
 fn problems_of(text: &str) -> Vec<PlacedProblem> {
     let folder = folder();
-    match parse(&folder.path, text, ComponentFiles::MustExist) {
+    match parse(&folder.path, text, NamedFiles::MustExist) {
         Ok(_) => Vec::new(),
         Err(error) => error.problems,
     }
@@ -90,7 +90,7 @@ fn line_of(text: &str, needle: &str) -> usize {
 #[test]
 fn the_example_is_read_with_every_default() {
     let folder = folder();
-    let loaded = parse(&folder.path, EXAMPLE, ComponentFiles::MustExist).unwrap();
+    let loaded = parse(&folder.path, EXAMPLE, NamedFiles::MustExist).unwrap();
     assert_eq!(loaded.warnings, []);
     let Config { path, node, engine, topics, services, triggers } = loaded.config;
     let base = folder.path.parent().unwrap();
@@ -116,7 +116,7 @@ fn every_setting_can_be_given() {
         "max_deliveries = 100\nmax_in_flight = 1\nretry_delay_millis = 10\nretry_delay_max_millis = 20\noperation_timeout_millis = 5000\n\
          start = \"latest\"\ninput = \"event\"\ncontract = \"demo:a/b@1.0.0\"\nfunction = \"run\"",
     ) + "[limits]\ncells = 3\ndrain_millis = 0\n";
-    let config = parse(&folder.path, &text, ComponentFiles::NotNeeded).unwrap().config;
+    let config = parse(&folder.path, &text, NamedFiles::NotNeeded).unwrap().config;
     let trigger = &config.triggers[0];
     assert_eq!((config.node.cells, config.node.drain_millis), (Some(3), 0));
     assert_eq!((trigger.max_deliveries, trigger.max_in_flight, trigger.start), (100, 1, StartPosition::Latest));
@@ -131,7 +131,7 @@ fn the_interval_of_maintenance_is_accepted_in_its_range_alone() {
         [("-1", false), ("0", false), ("1", true), ("2", true), ("86_399", true), ("86_400", true), ("86_401", false)]
     {
         let text = EXAMPLE.replace("kind = \"embedded\"", &format!("kind = \"embedded\"\nmaintenance_interval_seconds = {seconds}"));
-        match parse(&folder.path, &text, ComponentFiles::NotNeeded) {
+        match parse(&folder.path, &text, NamedFiles::NotNeeded) {
             Ok(loaded) => {
                 let EngineConfig::Embedded { maintenance_interval_seconds, .. } = loaded.config.engine;
                 assert!(accepted && maintenance_interval_seconds.to_string() == seconds.replace('_', ""), "{seconds}");
@@ -302,7 +302,7 @@ fn a_topic_can_be_shared_and_a_share_is_warned_about() {
     let shared = EXAMPLE
         .replacen("tenant = \"acme\"", "tenant = \"bolt\"\nshare = [{ tenant = \"acme\", may = [\"subscribe\"] }]", 1)
         .replace("grants =", "# grants =");
-    let loaded = parse(&folder.path, &shared, ComponentFiles::NotNeeded).unwrap();
+    let loaded = parse(&folder.path, &shared, NamedFiles::NotNeeded).unwrap();
     let kinds: Vec<_> = loaded.warnings.iter().map(|warning| (warning.line, warning.kind)).collect();
     assert_eq!(kinds, [(Some(10), "share-cannot-move")]);
     assert_eq!(loaded.config.topics[0].shares[0].may, [SharePermission::Subscribe]);
@@ -321,7 +321,7 @@ fn a_topic_can_be_shared_and_a_share_is_warned_about() {
 fn times_that_leave_no_room_are_warned_about() {
     let folder = folder();
     let text = EXAMPLE.replace("max_deliveries = 5", "operation_timeout_millis = 499");
-    let warnings = parse(&folder.path, &text, ComponentFiles::NotNeeded).unwrap().warnings;
+    let warnings = parse(&folder.path, &text, NamedFiles::NotNeeded).unwrap().warnings;
     let kinds: Vec<_> = warnings.iter().map(|warning| (warning.line, warning.kind)).collect();
     assert_eq!(kinds, [(Some(28), "short-operation-timeout"), (Some(29), "wall-time-cut")]);
     assert!(warnings[1].message.contains("cut to 449"), "{}", warnings[1].message);
@@ -329,15 +329,14 @@ fn times_that_leave_no_room_are_warned_about() {
     let at_the_edge = EXAMPLE
         .replace("max_deliveries = 5", "operation_timeout_millis = 500")
         .replace("wall_time_millis = 2_000", "wall_time_millis = 450");
-    assert_eq!(parse(&folder.path, &at_the_edge, ComponentFiles::NotNeeded).unwrap().warnings, []);
+    assert_eq!(parse(&folder.path, &at_the_edge, NamedFiles::NotNeeded).unwrap().warnings, []);
 }
 
 #[test]
 fn a_service_that_feeds_itself_is_warned_about() {
     let folder = folder();
     let text = EXAMPLE.replace("topics = [\"triage.results\"]", "topics = [\"github.events\"]");
-    let kinds: Vec<_> =
-        parse(&folder.path, &text, ComponentFiles::NotNeeded).unwrap().warnings.iter().map(|warning| warning.kind).collect();
+    let kinds: Vec<_> = parse(&folder.path, &text, NamedFiles::NotNeeded).unwrap().warnings.iter().map(|warning| warning.kind).collect();
     assert_eq!(kinds, ["publishes-to-its-own-topic"]);
 }
 
@@ -376,15 +375,14 @@ fn a_data_directory_whose_socket_would_not_fit_is_refused() {
 fn only_run_and_check_need_the_component() {
     let folder = folder();
     let text = EXAMPLE.replace("triage.wasm", "missing.wasm");
-    assert!(parse(&folder.path, &text, ComponentFiles::NotNeeded).is_ok());
-    assert!(parse(&folder.path, &text, ComponentFiles::MustExist).is_err());
+    assert!(parse(&folder.path, &text, NamedFiles::NotNeeded).is_ok());
+    assert!(parse(&folder.path, &text, NamedFiles::MustExist).is_err());
 }
 
 #[test]
 fn a_file_that_is_not_there_or_not_text_is_one_problem() {
     let folder = folder();
-    let kind =
-        |path: &Path| load(path, ComponentFiles::NotNeeded).unwrap_err().problems.iter().map(|problem| problem.kind).collect::<Vec<_>>();
+    let kind = |path: &Path| load(path, NamedFiles::NotNeeded).unwrap_err().problems.iter().map(|problem| problem.kind).collect::<Vec<_>>();
     assert_eq!(kind(&folder.path), ["config-no-file"]);
     assert_eq!(kind(folder.path.parent().unwrap()), ["config-unreadable"]);
     std::fs::write(&folder.path, b"\xff\xfe").unwrap();

@@ -310,10 +310,7 @@ impl Fault {
 
     /// This fault with its text within bounds: one of many in an answer that has to fit a line.
     pub(super) fn bounded(mut self) -> Self {
-        let chars_max = limits::FAULT_TEXT_CHARS.max_usize();
-        if let Some((end, _)) = self.message.char_indices().nth(chars_max) {
-            self.message.truncate(end);
-        }
+        self.message = cut(self.message, limits::FAULT_TEXT_CHARS.max_usize());
         self
     }
 
@@ -349,6 +346,16 @@ impl From<&BusError> for Fault {
         let (permanent, uncertain) = (error.is_permanent(), error.is_uncertain());
         Self { kind: error.kind().to_owned(), permanent, uncertain, message: error.to_string(), continue_at }
     }
+}
+
+/// A text of at most `chars_max` characters, the last one `…` where something is left out.
+pub(super) fn cut(mut text: String, chars_max: usize) -> String {
+    if text.char_indices().nth(chars_max).is_some() {
+        let end = text.char_indices().nth(chars_max.saturating_sub(1)).map_or(0, |(end, _)| end);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 /// A request or an answer on the wire.
@@ -397,7 +404,7 @@ const MALFORMED_CHARS: usize = 300;
 
 fn decode<T: for<'de> Deserialize<'de>>(line: &[u8]) -> Result<T, ProtocolError> {
     // The parser repeats what it does not understand; an answer must not grow with the question.
-    let malformed = |error: serde_json::Error| ProtocolError::Malformed(error.to_string().chars().take(MALFORMED_CHARS).collect());
+    let malformed = |error: serde_json::Error| ProtocolError::Malformed(cut(error.to_string(), MALFORMED_CHARS));
     let version = serde_json::from_slice::<VersionAlone>(line).map_err(malformed)?.version;
     match version {
         Some(VERSION) => serde_json::from_slice(line).map_err(malformed),

@@ -6,7 +6,7 @@ use latent_bridge::embedded::TopicStatistics;
 use latent_bridge::{BusError, EventBus, MaintenanceReport};
 use serde::{Deserialize, Serialize};
 
-use super::protocol::NodeInfo;
+use super::protocol::{NodeInfo, cut};
 use crate::limits;
 
 /// A node, running or stopped, as commands see it.
@@ -109,7 +109,7 @@ impl TriggerStatus {
     /// This status with its free text within bounds.
     pub(super) fn bounded(mut self) -> Self {
         let chars_max = limits::STATUS_TEXT_CHARS.max_usize();
-        self.last_error = self.last_error.map(|text| text.chars().take(chars_max).collect());
+        self.last_error = self.last_error.map(|text| cut(text, chars_max));
         self
     }
 }

@@ -228,6 +228,7 @@ fn the_text_of_a_refused_event_is_cut_at_its_bound() {
     for chars in [chars_max - 1, chars_max, chars_max + 1] {
         let fault = Fault::refused("rejected", "\u{fc}".repeat(chars)).bounded();
         assert_eq!(fault.message.chars().count(), chars.min(chars_max));
+        assert_eq!(fault.message.ends_with('…'), chars > chars_max, "what is left out is marked");
     }
 }
 
@@ -288,7 +289,7 @@ fn statuses_come_in_pages_with_their_text_cut() {
     let mut client = served.client();
     let Answer::Statuses { statuses, more } = client.call(Request::TriggerStatus { after: None }).unwrap() else { panic!() };
     assert_eq!((statuses.len(), more), (page, true));
-    assert_eq!(statuses[0].last_error.as_ref().map(String::len), Some(limits::STATUS_TEXT_CHARS.max_usize()));
+    assert_eq!(statuses[0].last_error.as_ref().map(|text| text.chars().count()), Some(limits::STATUS_TEXT_CHARS.max_usize()));
     let after = statuses.last().map(|status| status.id.clone());
     let Answer::Statuses { statuses, more } = client.call(Request::TriggerStatus { after }).unwrap() else { panic!() };
     assert_eq!((statuses.len(), more), (1, false));

@@ -100,7 +100,7 @@ fn raw_lines_can_be_called_json() {
     let documents = publish(&env, &["one", "--raw-lines", "--media-type", "application/json"], b"{\"b\":1.50,\"a\":2}\nbroken\n", 0);
     assert_eq!(documents.len(), 2);
     let output = env.run(["bus", "fetch", "one", "--json"]).with_status(0);
-    assert!(output.stdout.contains("\"value\":{\"b\":1.50,\"a\":2}}"), "verbatim: {}", output.stdout);
+    assert!(output.stdout.contains("\"value\":{\"b\":1.50,\"a\":2},"), "verbatim: {}", output.stdout);
     assert_eq!(values(&super::documents(&output))[1], base64("YnJva2Vu"));
 }
 
@@ -128,6 +128,40 @@ fn publishing_a_file_again_doubles_nothing() {
         assert_eq!(second["duplicate"], json!(true));
         assert_eq!((&first["uid"], &first["partition"], &first["offset"]), (&second["uid"], &second["partition"], &second["offset"]));
     }
+}
+
+#[test]
+fn a_corrected_file_doubles_nothing_as_long_as_its_lines_stay_where_they_are() {
+    let refused = b"{\"n\":1}\nx\n{\"n\":3}\n";
+    // What the file is made into, and how many events there are after it was published again.
+    let cases: [(&str, &[u8], usize); 4] = [
+        ("corrected in place", b"{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n", 3),
+        ("left blank", b"{\"n\":1}\n\n{\"n\":3}\n", 2),
+        ("taken out: the line behind it moved and is a new event", b"{\"n\":1}\n{\"n\":3}\n", 3),
+        ("a line put before it: both moved", b"{\"n\":0}\n{\"n\":1}\n\n{\"n\":3}\n", 5),
+    ];
+    for (correction, corrected, events) in cases {
+        let env = provisioned();
+        let first = env.run_with_input(["bus", "publish", "one", "--file", "-"], refused.to_vec()).with_status(1);
+        let next = first.stderr.lines().last().unwrap();
+        assert!(next.contains("in place or leave them blank") && next.contains("a line that moved is a new event"), "{next}");
+        let _ = publish(&env, &["one"], corrected, 0);
+        assert_eq!(fetched(&env, "one", 0).len(), events, "{correction}");
+    }
+}
+
+#[test]
+fn equal_lines_at_one_number_of_two_files_are_one_event_unless_new_uids_are_asked_for() {
+    let env = provisioned();
+    env.write("monday.jsonl", "{\"n\":1}\n{\"n\":2}\n");
+    env.write("tuesday.jsonl", "{\"n\":1}\n{\"n\":3}\n");
+    let publish = |file: &str, further: &[&str]| {
+        documents(&env.run(["bus", "publish", "one", "--json", "--file", file].iter().chain(further)).with_status(0))
+    };
+    let duplicates = |acks: &[Value]| acks.iter().map(|ack| ack["duplicate"] == json!(true)).collect::<Vec<_>>();
+    assert_eq!(duplicates(&publish("monday.jsonl", &[])), [false, false]);
+    assert_eq!(duplicates(&publish("tuesday.jsonl", &[])), [true, false]);
+    assert_eq!(duplicates(&publish("tuesday.jsonl", &["--fresh-uids"])), [false, false]);
 }
 
 #[test]

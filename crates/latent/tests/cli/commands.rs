@@ -20,7 +20,10 @@ fn the_forms_of_the_bus_commands_are_the_documented_ones() {
     let events = fetched(&env, "one", 0);
     let stored_at = events[0]["stored_at"].as_u64().unwrap();
     assert!(stored_at > 1_600_000_000_000, "milliseconds since 1970: {stored_at}");
-    let first = json!({ "topic": "one", "partition": 0, "offset": 0, "uid": "u1", "key": "k", "stored_at": stored_at, "value": { "id": "u1", "n": 1 } });
+    let first = json!({
+        "topic": "one", "partition": 0, "offset": 0, "uid": "u1", "key": "k", "stored_at": stored_at, "value": { "id": "u1", "n": 1 },
+        "media_type": "application/json", "attributes": {},
+    });
     assert_eq!(events[0], first);
     let found = documents(&env.run(["bus", "find", "one", "u1", "--json"]).with_status(0));
     assert_eq!(found, [first]);
@@ -92,6 +95,18 @@ fn each_way_to_fail_has_its_status_and_its_kind() {
 }
 
 #[test]
+fn provisioning_again_is_refused_and_told_how_a_changed_manifest_is_applied() {
+    let env = provisioned();
+    let error = error_of(&env.run(["bus", "provision", "--json"]).with_status(1));
+    assert_eq!((&error["kind"], &error["what"]), (&json!("config"), &json!("the data directory data is already provisioned")));
+    assert!(error["next"].as_str().unwrap().contains("`latent run` applies"), "{error}");
+    // A schema that cannot be used is told as such where nothing is provisioned yet.
+    env.write("bridge.yaml", MANIFEST.replace("partitions: 1", "partitions: 1, schema_ref: nowhere.json"));
+    let error = error_of(&env.run(["bus", "provision", "--engine", "embedded:new", "--manifest", "bridge.yaml", "--json"]).with_status(1));
+    assert!(error["why"].as_str().unwrap().contains("nowhere.json") && !error["next"].as_str().unwrap().contains("latent run"), "{error}");
+}
+
+#[test]
 fn an_error_is_three_lines() {
     let env = provisioned();
     let output = env.run(["bus", "find", "one", "absent"]).with_status(1);
@@ -100,8 +115,8 @@ fn an_error_is_three_lines() {
         lines,
         [
             "error: topic \"one\" has no event with uid \"absent\"",
-            "  why: the log was asked and knows no such uid",
-            " next: check topic and uid; `latent bus fetch` shows what is there",
+            "  why: no event that can be read has this uid",
+            " next: check topic and uid; `latent bus fetch` shows what is there, `latent bus stats` what is damaged",
         ]
     );
     let mistyped = env.run(["bus", "fetch", "inn"]).with_status(1);

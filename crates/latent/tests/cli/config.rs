@@ -59,6 +59,26 @@ fn what_the_engine_cannot_do_yet_is_told_by_the_check() {
 }
 
 #[test]
+fn every_schema_that_cannot_be_used_is_a_problem_of_the_configuration() {
+    let env = fresh();
+    let topics = "topics:\n  - { name: one, partitions: 1, schema_ref: one.json }\n  - { name: in, partitions: 1, schema_ref: in.json }\n";
+    env.write("bridge.yaml", format!("manifest_version: 1\nname: demo\n{topics}"));
+    env.write("in.json", "{ \"type\": 7 }");
+    let machine = env.run(["check", "--json"]).with_status(2);
+    let document = documents(&machine).remove(0);
+    assert_eq!(document["valid"], json!(false));
+    assert_eq!(error_of(&machine)["problems"], document["problems"]);
+    let problems = document["problems"].as_array().unwrap();
+    for (problem, file) in problems.iter().zip(["one.json", "in.json"]) {
+        let place = (&problem["kind"], &problem["file"], &problem["line"]);
+        assert_eq!(place, (&json!("config-manifest"), &json!("latent.toml"), &json!(6)), "{problem}");
+        assert!(problem["message"].as_str().unwrap().contains(file), "{problem}");
+        assert!(problem["next"].as_str().unwrap().contains("the copy that the data directory keeps"), "{problem}");
+    }
+    assert_eq!(problems.len(), 2);
+}
+
+#[test]
 fn a_schema_is_looked_for_beside_the_manifest_and_its_absence_is_told() {
     let env = fresh();
     let topics = "topics:\n  - { name: one, partitions: 1, schema_ref: one.json }\n  - { name: in, partitions: 1 }\n";

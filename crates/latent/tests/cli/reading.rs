@@ -60,6 +60,44 @@ fn people_see_one_line_for_each_event_and_no_control_characters() {
 }
 
 #[test]
+fn people_are_told_where_fetch_goes_on_and_machines_are_not() {
+    let env = provisioned();
+    let lines: String = (0..101).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    assert_eq!(publish(&env, &["one"], lines.as_bytes(), 0).len(), 101);
+    let cases: [(&[&str], &str); 4] = [
+        (&[], "more from offset 100: --partition 0 --offset 100, or a larger --max than 100\n"),
+        (&["--offset", "1"], ""),
+        (&["--max", "101"], ""),
+        (&["--json"], ""),
+    ];
+    for (arguments, told) in cases {
+        let output = env.run(["bus", "fetch", "one"].iter().chain(arguments)).with_status(0);
+        assert_eq!(output.stderr, told, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_damaged_record_ends_its_partition_alone() {
+    let env = provisioned();
+    let lines: String = (0..30).map(|n| format!("{{\"n\":{n},\"marker\":\"line-{n}.\"}}\n")).collect();
+    assert_eq!(publish(&env, &["in", "--key-pointer", "/n"], lines.as_bytes(), 0).len(), 30);
+    let by_partition: Vec<_> = (0..3).map(|partition| fetched(&env, "in", partition)).collect();
+    for partition in [0, 1] {
+        let marker = by_partition[partition][1]["value"]["marker"].as_str().unwrap();
+        damage(&env, "in", marker.as_bytes());
+    }
+    let output = env.run(["bus", "fetch", "in", "--json"]).with_status(1);
+    let expected = [&by_partition[0][..1], &by_partition[1][..1], &by_partition[2][..]].concat();
+    assert_eq!(documents(&output), expected);
+    let errors: Vec<Value> = output.stderr.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["error"].clone()).collect();
+    assert_eq!(errors.len(), 2, "one for each damaged place");
+    for (partition, error) in errors.iter().enumerate() {
+        assert_eq!(error["kind"], json!("unreadable"));
+        assert!(error["next"].as_str().unwrap().contains(&format!("--partition {partition} --offset 2")), "{error}");
+    }
+}
+
+#[test]
 fn a_damaged_record_ends_fetch_and_names_where_to_go_on() {
     let env = provisioned();
     assert_eq!(publish(&env, &["one", "--raw-lines"], b"first record\nSECOND record\nthird record\n", 0).len(), 3);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latent_core::MediaType;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::control::Event;
@@ -23,6 +23,18 @@ struct EventDocument<'e> {
     key: &'e str,
     stored_at: u64,
     value: &'e RawValue,
+    media_type: &'e str,
+    attributes: Attributes<'e>,
+}
+
+/// An object in the order of the event: names are unique.
+#[derive(Debug)]
+struct Attributes<'e>(&'e [(String, String)]);
+
+impl Serialize for Attributes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 /// Prints the events of a topic: a document each for machines, a line each for people, with headings where one watches.
@@ -59,6 +71,8 @@ impl<'t> EventPrinter<'t> {
             key: &event.key,
             stored_at: event.stored_at,
             value: &value,
+            media_type: &event.media_type,
+            attributes: Attributes(&event.attributes),
         };
         output.line(&document, || line(event, &value))
     }
@@ -141,6 +155,13 @@ mod tests {
             payload: Payload(payload.into()),
             stored_at: 0,
         }
+    }
+
+    #[test]
+    fn attributes_are_one_object_in_their_order() {
+        let attributes = [("B", "2"), ("a", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(serde_json::to_string(&Attributes(&attributes)).unwrap(), r#"{"B":"2","a":"1"}"#);
+        assert_eq!(serde_json::to_string(&Attributes(&[])).unwrap(), "{}");
     }
 
     fn shown(media_type: &str, payload: &'static [u8]) -> String {

@@ -25,7 +25,7 @@ pub(crate) struct FindArgs {
     key: String,
 }
 
-/// Prints the event. That there is none is certain, and an error.
+/// Prints the event. That no readable event has the uid is certain, and an error.
 pub(super) fn find(args: &FindArgs, output: &mut Output) -> Result<(), CliError> {
     let doing = format!("looking for uid {:?} in {}", args.uid, args.topic);
     let absent = || CliError::NotFound { topic: args.topic.clone(), uid: args.uid.clone() };

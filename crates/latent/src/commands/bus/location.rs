@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::access::{Access, without_bindings};
-use crate::config::{self, ComponentFiles, EngineConfig};
+use crate::config::{self, EngineConfig, NamedFiles};
 use crate::data_dir::DataDir;
 use crate::error::CliError;
 
@@ -32,7 +32,7 @@ impl LocationArgs {
         if let Some(engine) = &self.engine {
             return Ok(Location { dir: directory_of(engine)?, manifest: None });
         }
-        let config = config::load(&self.config, ComponentFiles::NotNeeded)?.config;
+        let config = config::load(&self.config, NamedFiles::NotNeeded)?.config;
         let EngineConfig::Embedded { manifest_path, .. } = config.engine;
         Ok(Location { dir: DataDir::new(&config.node.data_dir), manifest: Some(manifest_path) })
     }

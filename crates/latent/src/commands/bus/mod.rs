@@ -13,7 +13,7 @@ mod topic;
 mod topics;
 
 use clap::Subcommand;
-pub(crate) use publish::{Repetition, SentCounts};
+pub(crate) use publish::{EmptyLines, Repetition, SentCounts};
 
 use crate::cli::LaterArgs;
 use crate::error::CliError;

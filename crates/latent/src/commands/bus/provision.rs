@@ -9,6 +9,7 @@ use serde_json::json;
 use super::location::LocationArgs;
 use crate::access::{Access, log_error};
 use crate::config::read_manifest;
+use crate::control::Fault;
 use crate::engine::engine_options;
 use crate::error::CliError;
 use crate::output::Output;
@@ -34,8 +35,13 @@ pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(),
     let manifest = read_manifest(&file).map_err(|refusal| CliError::Manifest { file: file.clone(), reason: refusal.to_string() })?;
     let dir = location.dir.log();
     Access::refuse_running_node(&location.dir)?;
-    match EmbeddedBroker::provision_with(dir, &manifest, engine_options("latent bus provision", Some(&file))) {
+    let options = engine_options("latent bus provision", Some(&file));
+    match EmbeddedBroker::provision_with(dir, &manifest, options) {
         Ok(_) => {}
+        // Looked for before schemas are, so it is the reason wherever it is true.
+        Err(error @ BusError::Config { .. }) if matches!(EmbeddedBroker::is_provisioned(dir), Ok(true)) => {
+            return Err(CliError::Provisioned { dir: dir.to_owned(), fault: Fault::from(&error) });
+        }
         Err(BusError::InUse { holder, .. }) => return Err(CliError::Held { dir: dir.to_owned(), holder: format!("held by {holder}") }),
         Err(error) => return Err(log_error(dir, &error)),
     }

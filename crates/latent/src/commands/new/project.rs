@@ -208,7 +208,7 @@ const TEMPLATE: &[(&str, &str)] = template! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{self, ComponentFiles};
+    use crate::config::{self, NamedFiles};
 
     #[test]
     fn names_that_cannot_serve_everywhere_are_refused() {
@@ -228,7 +228,7 @@ mod tests {
         let count = project.write(&folder).unwrap();
         assert_eq!(count, TEMPLATE.len() + sdk::FILES.len());
         assert!(project.files.iter().all(|(path, text)| path.starts_with("latent-sdk") || !text.contains("{{")));
-        let loaded = config::load(&folder.join("latent.toml"), ComponentFiles::NotNeeded).unwrap();
+        let loaded = config::load(&folder.join("latent.toml"), NamedFiles::NotNeeded).unwrap();
         assert_eq!(loaded.warnings, []);
         let component = folder.join("target/wasm32-wasip2/release/order_triage.wasm");
         assert_eq!(loaded.config.services[0].component, component);

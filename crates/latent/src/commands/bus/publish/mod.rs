@@ -20,8 +20,8 @@ use lines::{Line, LineEnd, Lines};
 use rules::{KeyRule, LineForm, LineOutcome, Pointer, Rules, UidRule};
 use sender::{Batch, Sender};
 use source::{Original, Source};
+pub(crate) use tally::{EmptyLines, Repetition, SentCounts};
 use tally::{InvalidLines, Tally, TallyOptions};
-pub(crate) use tally::{Repetition, SentCounts};
 
 use super::location::LocationArgs;
 use super::topic;
@@ -43,8 +43,12 @@ Examples:
 Each line is one event; its line break is no part of it, a carriage return before that is. Without --raw-lines a line must be JSON and blank lines are passed over; \
 with it a line is published as bytes, whatever it holds, and an empty line is an empty event.
 
-Run again after a crash and nothing is doubled: without --uid-pointer the uid is a hash of topic, line number and line. With \
---fresh-uids each line is a new event whatever was published before, so that a corrected function sees it again; such a publication \
+Run again after a crash and nothing is doubled: without --uid-pointer the uid is a hash of topic, line number and line. So keep \
+every line at its number when you correct a file: mend a refused line in place or leave it blank; a line that moved is a new event. \
+Equal lines at the same number of two files are one event, since the name of the file is no part of it: publish the second file with \
+--fresh-uids, or both with --uid-pointer.
+
+With --fresh-uids each line is a new event whatever was published before, so that a corrected function sees it again; such a publication \
 cannot be resumed.
 
 Events of one key run in their order. Events without a key form one ordered line: one that is retried holds back those behind it. \
@@ -91,7 +95,8 @@ pub(super) fn publish(args: &PublishArgs, output: &mut Output) -> Result<(), Cli
         output.hint("no node is running; the events run when one starts");
     }
     let invalid = if args.skip_invalid { InvalidLines::Skip } else { InvalidLines::Refuse };
-    let options = TallyOptions { topic: &args.topic, invalid, uids: rules.uid.origin(), bytes: source.bytes };
+    let empty = if args.raw_lines { EmptyLines::AreEvents } else { EmptyLines::PassedOver };
+    let options = TallyOptions { topic: &args.topic, invalid, uids: rules.uid.origin(), empty, bytes: source.bytes };
     let mut tally = Tally::new(options, output.form());
     let mut sender = Sender::new(access, &args.topic);
     let lines = Lines::new(BufReader::with_capacity(READ_BYTES, source.reader), core_limits::EVENT_BYTES.max_usize());

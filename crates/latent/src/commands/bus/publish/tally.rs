@@ -20,11 +20,22 @@ pub(super) enum InvalidLines {
     Skip,
 }
 
+/// What an empty line of the file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EmptyLines {
+    /// Nothing.
+    PassedOver,
+    /// An event, as any other line is.
+    AreEvents,
+}
+
 /// What publishing a file again does with the lines that are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repetition {
-    /// They are recognised by their uids.
-    DoublesNothing,
+    /// They are recognised by the uids that they say.
+    ByUid,
+    /// They are recognised as long as they stand at their line numbers.
+    ByPlace(EmptyLines),
     /// They are stored once more, with new uids.
     StoresAnew,
 }
@@ -58,6 +69,7 @@ pub(super) struct TallyOptions<'t> {
     pub(super) topic: &'t str,
     pub(super) invalid: InvalidLines,
     pub(super) uids: UidOrigin,
+    pub(super) empty: EmptyLines,
     /// Size of the file, where it is known.
     pub(super) bytes: Option<u64>,
 }
@@ -67,12 +79,34 @@ pub(super) struct Tally<'t> {
     options: TallyOptions<'t>,
     progress: ProgressBar,
     counts: SentCounts,
+    /// Of the refused, those that may be stored another time.
+    passing: u64,
+    run: Option<Run>,
+}
+
+/// Lines of a run that people see; the others are counted.
+const RUN_LINES_TOLD: u64 = 3;
+
+/// Lines one after the other with the same passing fault: a full disk refuses every line that is left, in the same words.
+#[derive(Debug)]
+struct Run {
+    fault: Fault,
+    lines: u64,
+    last: u64,
+}
+
+impl Run {
+    /// What was not told of it, in words.
+    fn rest(&self) -> Option<String> {
+        let untold = self.lines.saturating_sub(RUN_LINES_TOLD);
+        (untold > 0).then(|| format!("and {untold} more up to line {}, each {} for the same reason", self.last, self.fault.kind))
+    }
 }
 
 impl<'t> Tally<'t> {
     /// Nothing counted yet.
     pub(super) fn new(options: TallyOptions<'t>, form: Form) -> Self {
-        Self { progress: progress_bar(options.bytes, form), options, counts: SentCounts::default() }
+        Self { progress: progress_bar(options.bytes, form), options, counts: SentCounts::default(), passing: 0, run: None }
     }
 
     /// Tells and counts a batch; returns why nothing more can be sent, if so.
@@ -112,14 +146,34 @@ impl<'t> Tally<'t> {
         let count = if fault.uncertain { &mut self.counts.uncertain } else { &mut self.counts.refused };
         *count += 1;
         self.counts.conflicts += u64::from(fault.is_conflict());
-        let document = json!({ "line": number, "error": fault });
+        self.passing += u64::from(!fault.permanent && !fault.uncertain);
         match output.form() {
-            Form::Json => output.json(&document),
+            Form::Json => output.json(&json!({ "line": number, "error": fault })),
             Form::Human => {
-                self.progress
-                    .suspend(|| output.note(&document, format_args!("line {number} {}: {}", fault.kind, fault.message_after_kind())));
+                if self.is_told(number, fault, output) {
+                    let words = format_args!("line {number} {}: {}", fault.kind, fault.message_after_kind());
+                    self.progress.suspend(|| output.hint(words));
+                }
                 Ok(())
             }
+        }
+    }
+
+    /// Whether people see a refused line. What is wrong with a line itself is always told, because each has to be found.
+    fn is_told(&mut self, number: u64, fault: &Fault, output: &Output) -> bool {
+        if let Some(run) = self.run.as_mut().filter(|run| run.fault == *fault) {
+            run.lines += 1;
+            run.last = number;
+            return run.lines <= RUN_LINES_TOLD;
+        }
+        self.end_run(output);
+        self.run = (!fault.permanent).then(|| Run { fault: fault.clone(), lines: 1, last: number });
+        true
+    }
+
+    fn end_run(&mut self, output: &Output) {
+        if let Some(rest) = self.run.take().and_then(|run| run.rest()) {
+            self.progress.suspend(|| output.hint(rest));
         }
     }
 
@@ -129,9 +183,10 @@ impl<'t> Tally<'t> {
     }
 
     /// The summary, and how the command ends. `stopped` is the last line read and why no further one was.
-    pub(super) fn finish(self, output: &mut Output, stopped: Option<(u64, String)>) -> Result<(), CliError> {
+    pub(super) fn finish(mut self, output: &mut Output, stopped: Option<(u64, String)>) -> Result<(), CliError> {
+        self.end_run(output);
         self.progress.finish_and_clear();
-        let Self { options: TallyOptions { topic, uids, .. }, counts, .. } = self;
+        let Self { options: TallyOptions { topic, uids, empty, .. }, counts, passing, .. } = self;
         match output.form() {
             Form::Human => output.text(&summary(topic, uids, &counts))?,
             // Their lines were told one by one; what they come to is nowhere else.
@@ -143,8 +198,12 @@ impl<'t> Tally<'t> {
             output.hint("the file holds no events");
         }
         if counts.refused > 0 || counts.uncertain > 0 || stopped.is_some() {
-            let repetition = if uids == UidOrigin::Fresh { Repetition::StoresAnew } else { Repetition::DoublesNothing };
-            return Err(CliError::Incomplete { counts, repetition, stopped });
+            let repetition = match uids {
+                UidOrigin::Fresh => Repetition::StoresAnew,
+                UidOrigin::Given => Repetition::ByUid,
+                UidOrigin::Line => Repetition::ByPlace(empty),
+            };
+            return Err(CliError::Incomplete { counts, repetition, stopped, passing });
         }
         Ok(())
     }
@@ -188,7 +247,7 @@ mod tests {
     }
 
     fn counts(invalid: InvalidLines) -> SentCounts {
-        let options = TallyOptions { topic: "t", invalid, uids: UidOrigin::Given, bytes: None };
+        let options = TallyOptions { topic: "t", invalid, uids: UidOrigin::Given, empty: EmptyLines::PassedOver, bytes: None };
         let mut output = Output::new(Form::Human);
         let mut tally = Tally::new(options, Form::Human);
         let lines = vec![
@@ -202,6 +261,22 @@ mod tests {
         ];
         tally.take(Sent { lines, stopped: None }, &mut output).unwrap();
         tally.counts
+    }
+
+    #[test]
+    fn people_see_the_first_lines_of_one_passing_fault_and_the_number_of_the_rest() {
+        let options =
+            TallyOptions { topic: "t", invalid: InvalidLines::Refuse, uids: UidOrigin::Line, empty: EmptyLines::PassedOver, bytes: None };
+        let (mut tally, output) = (Tally::new(options, Form::Human), Output::new(Form::Human));
+        let full = Fault { permanent: false, ..Fault::refused("not-sent", "no space".to_owned()) };
+        let told: Vec<_> = (1..=5).filter(|line| tally.is_told(*line, &full, &output)).collect();
+        assert_eq!(told, [1, 2, 3]);
+        let rest = tally.run.as_ref().and_then(Run::rest);
+        assert_eq!(rest.as_deref(), Some("and 2 more up to line 5, each not-sent for the same reason"));
+        let wrong = Fault::refused("line-not-json", "words".to_owned());
+        assert!((6..=10).all(|line| tally.is_told(line, &wrong, &output)), "each line that is wrong has to be found");
+        assert!(tally.is_told(11, &full, &output), "a new run begins");
+        assert_eq!(tally.run.as_ref().and_then(Run::rest), None);
     }
 
     #[test]
