@@ -2,7 +2,7 @@
 //!
 //! This crate depends on `latent-core` alone: embedding it compiles no WebAssembly engine and no async runtime.
 
-mod bus;
+pub mod bus;
 mod engine;
 mod error;
 pub mod limits;

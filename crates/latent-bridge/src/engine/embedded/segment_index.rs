@@ -9,6 +9,7 @@ use super::frame::{Salt, u32_at, u64_at};
 use super::numbers::Numbers;
 use super::positions::{Entry, Place, Positions, search};
 use super::storage::{OpenAs, Storage, StorageFile};
+use super::uid_hash::UidHasher;
 use crate::BusError;
 
 /// First bytes, little-endian.
@@ -72,15 +73,14 @@ pub(super) struct PartitionSummary {
     pub(super) bytes: u64,
 }
 
-/// Tells the end of a segment from any other end with the same numbers and length: the checksums of its last bytes. A directory that
+/// Tells the end of a segment from any other end with the same numbers and length: the keyed hash of its last bytes. A directory that
 /// was put together from copies may have derived files of another history, and since a log only grows at its end, the end stands
 /// for everything before it.
-pub(super) fn witness(file: &dyn StorageFile, salt: Salt, length: u64) -> std::io::Result<u64> {
+pub(super) fn witness(file: &dyn StorageFile, hasher: &UidHasher, length: u64) -> std::io::Result<u64> {
     let mut tail = vec![0; usize::try_from(length).unwrap_or(PAGE_BYTES).min(PAGE_BYTES)];
     let from = length.saturating_sub(tail.len() as u64);
     let read = file.read_at(&mut tail, from)?;
-    let tail = tail.get(..read).unwrap_or_default();
-    Ok(u64::from(salt.crc(tail)) << 32 | u64::from(crc32fast::hash(tail)))
+    Ok(hasher.hash_bytes(tail.get(..read).unwrap_or_default()))
 }
 
 /// Name of the index of a segment.
@@ -105,7 +105,9 @@ pub(super) struct IndexFile {
 /// Why an index cannot be used. Always curable: the segment has everything.
 #[derive(Debug)]
 pub(super) enum IndexError {
-    /// It is not there, or not what was written.
+    /// It is not there.
+    Missing,
+    /// It is not what was written.
     Unusable,
     /// It could not be read.
     Io(std::io::Error),
@@ -114,7 +116,7 @@ pub(super) enum IndexError {
 impl From<std::io::Error> for IndexError {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
-            std::io::ErrorKind::NotFound => Self::Unusable,
+            std::io::ErrorKind::NotFound => Self::Missing,
             _ => Self::Io(error),
         }
     }
