@@ -5,6 +5,9 @@
 pub mod bus;
 mod engine;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz_bodies;
 pub mod limits;
 mod maintenance;
 pub mod manifest;

@@ -18,6 +18,8 @@ mod events;
 mod format_page;
 mod frame;
 mod frame_reader;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz_bodies;
 mod heal;
 mod indexer;
 mod lock;

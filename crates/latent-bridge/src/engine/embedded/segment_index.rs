@@ -240,6 +240,9 @@ fn decode_header(salt: Salt, header: &[u8]) -> Option<SegmentSummary> {
         return None;
     }
     let count = u32_at(header, index_at::PARTITIONS)? as usize;
+    let partitions = header.get(INDEX_FIXED_BYTES..)?;
+    // Before anything of that size is asked for.
+    (partitions.len() == count.checked_mul(INDEX_PARTITION_BYTES)?).then_some(())?;
     let mut summary = SegmentSummary {
         start: Numbers { sequence: u64_at(header, index_at::FIRST_SEQUENCE)?, offsets: Vec::with_capacity(count) },
         end: Numbers { sequence: u64_at(header, index_at::NEXT_SEQUENCE)?, offsets: Vec::with_capacity(count) },
@@ -250,8 +253,6 @@ fn decode_header(salt: Salt, header: &[u8]) -> Option<SegmentSummary> {
         witness: u64_at(header, index_at::WITNESS)?,
         partitions: Vec::with_capacity(count),
     };
-    let partitions = header.get(INDEX_FIXED_BYTES..)?;
-    (partitions.len() == count.checked_mul(INDEX_PARTITION_BYTES)?).then_some(())?;
     for partition in partitions.chunks(INDEX_PARTITION_BYTES) {
         summary.start.offsets.push(u64_at(partition, index_partition_at::START)?);
         summary.end.offsets.push(u64_at(partition, index_partition_at::NEXT)?);
@@ -259,4 +260,33 @@ fn decode_header(salt: Salt, header: &[u8]) -> Option<SegmentSummary> {
         summary.partitions.push(PartitionSummary { bytes, entries: u32_at(partition, index_partition_at::ENTRIES)? });
     }
     Some(summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::embedded::directory::StoreId;
+    use crate::engine::embedded::fuzz_bodies::MemoryFile;
+
+    #[test]
+    fn a_witness_tells_ends_that_a_checksum_takes_for_the_same() {
+        let witness_in = |store: u8, content: &[u8], length: u64| {
+            witness(&MemoryFile::of(content), &UidHasher::of(StoreId([store; 16])), length).unwrap()
+        };
+        let content: Vec<u8> = (0..10_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        let changed = |at: usize| {
+            let mut changed = content.clone();
+            // The polynomial itself: added anywhere, it leaves every CRC-32 as it was.
+            let pattern = (1 | 0xedb8_8320_u64 << 1).to_le_bytes();
+            changed[at..].iter_mut().zip(pattern).for_each(|(byte, pattern)| *byte ^= pattern);
+            assert_eq!(crc32fast::hash(&changed), crc32fast::hash(&content));
+            changed
+        };
+        let ours = witness_in(1, &content, 10_000);
+        for (at, same) in [(0, true), (10_000 - PAGE_BYTES - 8, true), (10_000 - PAGE_BYTES, false), (9_992, false)] {
+            assert_eq!(witness_in(1, &changed(at), 10_000) == ours, same, "{at}");
+        }
+        assert_ne!(witness_in(2, &content, 10_000), ours, "of another store");
+        assert_ne!(witness_in(1, &content, 9_999), ours, "of another length");
+    }
 }
