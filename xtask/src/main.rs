@@ -6,6 +6,7 @@
 mod counts;
 mod demo;
 mod failure;
+mod fuzz;
 mod guests;
 mod markdown;
 mod process;
@@ -28,6 +29,7 @@ usage: cargo xtask <command>
   tidy [--bless]    the rules of the tree; --bless rewrites the table of docs/limits.md from the sources
   rows [--final]    every requirement row has its test or its document; --final allows no open row
   guests            build every guest for wasm32-wasip2
+  fuzz [--seconds N]  seeded mutations of the fuzz corpora, for 60 s or N
 
 example: cargo xtask demo --json";
 
@@ -54,6 +56,8 @@ fn run(arguments: &[&str]) -> Result<(), Failure> {
         ["rows"] => rows::run(&Tree::read(&root)?, rows::Stage::Underway),
         ["rows", "--final"] => rows::run(&Tree::read(&root)?, rows::Stage::Final),
         ["guests"] => guests::build_all(&root),
+        ["fuzz"] => fuzz::run(&root, fuzz::SECONDS_DEFAULT),
+        ["fuzz", "--seconds", seconds] => fuzz::run(&root, seconds.parse().map_err(|_| Failure::Usage)?),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

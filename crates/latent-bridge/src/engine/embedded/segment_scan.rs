@@ -37,6 +37,6 @@ pub(super) fn read_segment(file: &Arc<dyn StorageFile>, salt: Salt, hasher: &Uid
     let partitions = start.offsets.len();
     let mut rebuild = SegmentRebuild::new(start, hasher);
     let end = scan_segment(&mut window, salt, partitions, &mut |found| rebuild.take(&found))?;
-    let witness = witness(&**file, salt, described_bytes(end))?;
+    let witness = witness(&**file, hasher, described_bytes(end))?;
     Ok(ScannedSegment { rebuilt: rebuild.finish(), end, witness })
 }
