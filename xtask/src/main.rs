@@ -3,6 +3,7 @@
 //! Progress goes to standard error. Standard output belongs to results, and its last line to machines.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its standard streams")]
 
+mod bench;
 mod counts;
 mod demo;
 mod failure;
@@ -30,6 +31,7 @@ usage: cargo xtask <command>
   rows [--final]    every requirement row has its test or its document; --final allows no open row
   guests            build every guest for wasm32-wasip2
   fuzz [--seconds N]  seeded mutations of the fuzz corpora, for 60 s or N
+  bench [--json]    measure the embedded log, built with optimisations, as ratios to loops by hand
 
 example: cargo xtask demo --json";
 
@@ -55,6 +57,8 @@ fn run(arguments: &[&str]) -> Result<(), Failure> {
         ["tidy", "--bless"] => tidy::bless(&root),
         ["rows"] => rows::run(&Tree::read(&root)?, rows::Stage::Underway),
         ["rows", "--final"] => rows::run(&Tree::read(&root)?, rows::Stage::Final),
+        ["bench"] => bench::run(&root, bench::Form::Readable),
+        ["bench", "--json"] => bench::run(&root, bench::Form::Json),
         ["guests"] => guests::build_all(&root),
         ["fuzz"] => fuzz::run(&root, fuzz::SECONDS_DEFAULT),
         ["fuzz", "--seconds", seconds] => fuzz::run(&root, seconds.parse().map_err(|_| Failure::Usage)?),
