@@ -3,9 +3,11 @@
 //! Progress goes to standard error. Standard output belongs to results, and its last line to machines.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its standard streams")]
 
+mod bench;
 mod counts;
 mod demo;
 mod failure;
+mod fuzz;
 mod guests;
 mod markdown;
 mod process;
@@ -28,6 +30,8 @@ usage: cargo xtask <command>
   tidy [--bless]    the rules of the tree; --bless rewrites the table of docs/limits.md from the sources
   rows [--final]    every requirement row has its test or its document; --final allows no open row
   guests            build every guest for wasm32-wasip2
+  fuzz [--seconds N]  seeded mutations of the fuzz corpora, for 60 s or N
+  bench [--json]    measure the embedded log, built with optimisations, as ratios to loops by hand
 
 example: cargo xtask demo --json";
 
@@ -53,7 +57,11 @@ fn run(arguments: &[&str]) -> Result<(), Failure> {
         ["tidy", "--bless"] => tidy::bless(&root),
         ["rows"] => rows::run(&Tree::read(&root)?, rows::Stage::Underway),
         ["rows", "--final"] => rows::run(&Tree::read(&root)?, rows::Stage::Final),
+        ["bench"] => bench::run(&root, bench::Form::Readable),
+        ["bench", "--json"] => bench::run(&root, bench::Form::Json),
         ["guests"] => guests::build_all(&root),
+        ["fuzz"] => fuzz::run(&root, fuzz::SECONDS_DEFAULT),
+        ["fuzz", "--seconds", seconds] => fuzz::run(&root, seconds.parse().map_err(|_| Failure::Usage)?),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

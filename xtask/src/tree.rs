@@ -11,8 +11,9 @@ const FOREIGN_FOLDERS: &[&str] = &["target", ".git", "node_modules", ".venv"];
 /// What a node run from the clone leaves there.
 const RUNTIME_FOLDERS: &[&str] = &["data"];
 const TEXT_EXTENSIONS: &[&str] = &["rs", "md", "toml", "wit", "yaml", "yml", "txt", "lock", "sh", "py"];
-/// Folders whose crates are compiled for another target, from workspaces of their own.
-const GUEST_FOLDERS: &[&str] = &["sdk/", "examples/", "guests/", "fuzz/"];
+/// Folders whose crates are compiled for another target, from workspaces of their own. `fuzz/` and `benches/` are none of them: what they
+/// need beside a Rust toolchain, no check may.
+const GUEST_FOLDERS: &[&str] = &["sdk/", "examples/", "guests/"];
 
 /// One thing to mend.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,6 +160,7 @@ mod tests {
             ("crates/a/template/Cargo.toml", "[workspace]"),
             ("sdk/rust/Cargo.toml", "[package]\n[workspace]\n"),
             ("examples/inner/part/Cargo.toml", "[package]"),
+            ("fuzz/Cargo.toml", "[workspace]"),
         ]);
         assert_eq!(tree.workspace_folders(), ["", "sdk/rust"]);
     }

@@ -2,9 +2,12 @@
 //!
 //! This crate depends on `latent-core` alone: embedding it compiles no WebAssembly engine and no async runtime.
 
-mod bus;
+pub mod bus;
 mod engine;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz_bodies;
 pub mod limits;
 mod maintenance;
 pub mod manifest;

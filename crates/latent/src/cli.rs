@@ -3,6 +3,7 @@
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use crate::commands::bench::BenchCommand;
 use crate::commands::bus::BusCommand;
 use crate::commands::check::CheckArgs;
 use crate::commands::completions::CompletionsArgs;
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// See what the triggers do
     #[command(subcommand, after_help = "Example:\n  latent trigger status -c latent.toml")]
     Trigger(TriggerCommand),
+    /// Measure the project's own speed, as ratios to loops by hand
+    #[command(subcommand, after_help = "Example:\n  latent bench bus")]
+    Bench(BenchCommand),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// A command of a later version
@@ -73,9 +77,6 @@ pub(crate) enum LaterCommand {
     /// Not built in this version
     #[command(hide = true)]
     Secret(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
-    Bench(LaterArgs),
     /// Not built in this version
     #[command(hide = true)]
     Service(LaterArgs),
@@ -110,7 +111,6 @@ impl LaterCommand {
             Self::Deadletter(_) => "deadletter",
             Self::Broker(_) => "broker",
             Self::Secret(_) => "secret",
-            Self::Bench(_) => "bench",
             Self::Service(_) => "service",
             Self::Reload(_) => "reload",
             Self::Clock(_) => "clock",

@@ -178,6 +178,20 @@ pub(crate) enum CliError {
     /// No project could be made.
     #[error(transparent)]
     Project(#[from] ProjectError),
+    /// Something went wrong while it was measured.
+    #[error("{doing} failed")]
+    Bench {
+        /// What was being done.
+        doing: String,
+        /// The system's words, or what was not as it has to be.
+        reason: String,
+    },
+    /// A signal ended the command before it was done.
+    #[error("{what} was interrupted")]
+    Interrupted {
+        /// What did not come to its end.
+        what: &'static str,
+    },
     /// Standard output cannot be written.
     #[error("the output cannot be written")]
     Output {
@@ -255,6 +269,8 @@ impl CliError {
             Self::Value { .. } => "value",
             Self::Incomplete { .. } => "incomplete",
             Self::Project(error) => error.kind(),
+            Self::Bench { .. } => "bench",
+            Self::Interrupted { .. } => "interrupted",
             Self::Output { .. } => "output",
             Self::Node { .. } => "node",
         }
@@ -282,6 +298,8 @@ impl CliError {
             | Self::Control { .. }
             | Self::NotFound { .. }
             | Self::Input { .. }
+            | Self::Bench { .. }
+            | Self::Interrupted { .. }
             | Self::Output { .. }
             | Self::Node { .. } => ExitStatus::Failed,
         }
@@ -295,8 +313,10 @@ impl CliError {
             Self::Manifest { reason, .. }
             | Self::Input { reason, .. }
             | Self::Value { reason, .. }
+            | Self::Bench { reason, .. }
             | Self::Output { reason }
             | Self::NoPermission { reason, .. } => reason.clone(),
+            Self::Interrupted { .. } => "a signal asked it to stop".to_owned(),
             Self::NotBuilt { .. } => "it belongs to a later version".to_owned(),
             Self::Held { holder, .. } => holder.clone(),
             Self::NodeRunning { name, .. } => format!("node {name:?} answers on its control socket"),
@@ -351,6 +371,8 @@ impl CliError {
             }
             Self::Incomplete { .. } => "publish the same file again: it tells what is stored and doubles nothing".to_owned(),
             Self::Project(error) => error.next_step(),
+            Self::Bench { .. } => "look at the disk under the measured folder and run it again".to_owned(),
+            Self::Interrupted { .. } => "run it again to its end; what was printed holds".to_owned(),
             Self::Output { .. } => "check where the output goes and run the command again".to_owned(),
         }
     }

@@ -164,6 +164,16 @@ pub(crate) const FETCH_PAGE_BYTES: Limit = Limit {
     bounds: "keys and payloads in one answer of the running node, unless a single record is larger",
 };
 
+/// Records of a measured log.
+pub(crate) const BENCH_RECORDS: Limit = Limit {
+    name: "bench_records",
+    unit: "count",
+    default: 1_000_000,
+    min: 1_000,
+    max: 10_000_000,
+    bounds: "records that `latent bench bus` stores in its largest log, about 500 bytes each",
+};
+
 /// Every limit of this crate.
 #[cfg(test)]
 pub(crate) const ALL: &[Limit] = &[
@@ -187,6 +197,7 @@ pub(crate) const ALL: &[Limit] = &[
     BUSY_WAIT_MILLIS,
     FETCH_PAGE_RECORDS,
     FETCH_PAGE_BYTES,
+    BENCH_RECORDS,
 ];
 
 #[cfg(test)]

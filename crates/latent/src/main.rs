@@ -55,6 +55,7 @@ fn run(command: &Command, output: &mut Output) -> Result<(), CliError> {
         Command::New(args) => commands::new::new(args, output),
         Command::Bus(command) => commands::bus::bus(command, output),
         Command::Trigger(command) => commands::trigger::trigger(command, output),
+        Command::Bench(command) => commands::bench::bench(command, output),
         Command::Completions(args) => commands::completions::completions(args, output),
         Command::Later(later) => {
             Err(CliError::NotBuilt { what: format!("latent {}", later.word()), instead: "see `latent --help` for what there is" })

@@ -24,6 +24,15 @@ impl StopSignal {
     /// # Errors
     /// [`CliError::Node`] when the system refuses the handler or the thread.
     pub(crate) fn install() -> Result<Self, CliError> {
+        Self::install_then(|| ExitStatus::Done)
+    }
+
+    /// As [`StopSignal::install`], for a command that has something to put in order: `last` runs before the process ends by force, and
+    /// says with which status.
+    ///
+    /// # Errors
+    /// See [`StopSignal::install`].
+    pub(crate) fn install_then(last: impl FnOnce() -> ExitStatus + Send + 'static) -> Result<Self, CliError> {
         let failed = |error: std::io::Error| CliError::Node {
             what: "the command cannot listen for signals".to_owned(),
             why: error.to_string(),
@@ -45,7 +54,7 @@ impl StopSignal {
             });
             set.set();
             std::thread::sleep(GRACE);
-            std::process::exit(ExitStatus::Done.code().into());
+            std::process::exit(last().code().into());
         };
         std::thread::Builder::new().name("latent-signals".to_owned()).spawn(listen).map_err(failed)?;
         Ok(stop)

@@ -34,6 +34,7 @@ pub(super) fn fetch<B: EventBus + ?Sized>(bus: &B, wanted: Wanted<'_>) -> Result
         let missing = wanted.count_max - events.len();
         let page = cursor.page(missing)?;
         let known = events.len();
+        events.reserve(page.len().min(missing));
         for stored in page.into_iter().take(missing).take_while(|stored| stored.offset < cursor.end) {
             bytes = bytes.saturating_add(held_bytes(&stored.record));
             if bytes > wanted.bytes_max {

@@ -67,6 +67,27 @@ fn a_second_opener_is_refused_at_once_and_told_who_has_it() {
 }
 
 #[test]
+fn a_lock_file_of_any_size_names_its_holder_by_its_first_bytes() {
+    let (directory, _) = filled(1, 1, crate::support::fixtures::small_limits());
+    let held = EmbeddedBroker::open(directory.path()).unwrap();
+    let lock = directory.path().join("lock");
+    // 1 TiB would not fit into memory: what answers at all has not read it whole.
+    for bytes in [1_048_575, 1_048_576, 1_048_577, 1 << 40] {
+        for (first, holder) in [("process 7 (it)\n", "process 7 (it)"), ("", "another process")] {
+            std::fs::write(&lock, first).and_then(|()| std::fs::OpenOptions::new().write(true).open(&lock)?.set_len(bytes)).unwrap();
+            match EmbeddedBroker::open(directory.path()).map(drop) {
+                Err(BusError::InUse { holder: told, .. }) => assert_eq!(told, holder, "{bytes} bytes"),
+                other => panic!("{bytes} bytes: {other:?}"),
+            }
+        }
+    }
+    drop(held);
+    std::fs::OpenOptions::new().write(true).open(&lock).unwrap().set_len(1 << 40).unwrap();
+    drop(EmbeddedBroker::open(directory.path()).unwrap());
+    assert_eq!(std::fs::metadata(&lock).unwrap().len(), 0, "the next holder writes it anew");
+}
+
+#[test]
 fn a_lock_file_left_behind_does_not_matter() {
     let (directory, _) = filled(1, 1, crate::support::fixtures::small_limits());
     std::fs::write(directory.path().join("lock"), "process 999999999 (dead)\n").unwrap();

@@ -24,3 +24,4 @@ mod retention_model;
 mod schemas;
 mod state_log;
 mod together;
+mod warnings;

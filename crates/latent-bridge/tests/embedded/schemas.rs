@@ -207,6 +207,22 @@ fn a_file_of_exactly_the_largest_size_is_taken() {
 }
 
 #[test]
+fn a_copy_that_is_too_large_is_refused_by_name_and_not_read() {
+    let place = Place::provisioned();
+    let (copy, name) = (place.copy(), place.copies().remove(0));
+    // The last is larger than memory: what answers at all has not read it whole.
+    for (bytes, too_large) in [(1_048_575, false), (1_048_576, false), (1_048_577, true), (1 << 40, true)] {
+        std::fs::OpenOptions::new().write(true).open(&copy).unwrap().set_len(bytes).unwrap();
+        let text = config(EmbeddedBroker::open(&place.data()));
+        let says_both = text.contains("at most 1048576") && text.contains(&bytes.to_string());
+        assert!(text.contains(&name) && says_both == too_large && text.contains("digest") != too_large, "{bytes} bytes: {text}");
+        assert_eq!(std::fs::metadata(&copy).unwrap().len(), bytes, "nothing was touched");
+    }
+    std::fs::write(&copy, SCHEMA).unwrap();
+    assert!(EmbeddedBroker::open(&place.data()).is_ok());
+}
+
+#[test]
 fn a_schema_is_looked_for_in_the_manifests_folder_then_in_the_next() {
     let place = Place::new();
     let working = place.folder.path().join("working");

@@ -4,4 +4,5 @@ pub(crate) mod counting;
 pub(crate) mod crash;
 pub(crate) mod fixtures;
 pub(crate) mod history;
+pub(crate) mod logs;
 pub(crate) mod storage;

@@ -1,5 +1,6 @@
 //! One file for each part of the command line; what they share is here.
 
+mod bench;
 mod bulk;
 mod commands;
 mod completeness;

@@ -115,8 +115,9 @@ fn append(uid: &Uid, record: &NewRecord, out: &mut Vec<u8>) -> Option<BodySummar
     Some(BodySummary { body_len, body_crc: crc.finalize(), head_crc })
 }
 
-/// Decodes a body whose checksum was right. `None` when it still is no record, which only a fault of the writer could cause.
-pub(super) fn decode(body: &Bytes, stored_at: UnixMillis) -> Option<Record> {
+/// Decodes a body whose checksum was right. `None` when it still is no record, which only a fault of the writer could cause. Where the
+/// media type is `known`, which is that of the record read before it, it is shared with that one.
+pub(super) fn decode(body: &[u8], stored_at: UnixMillis, known: Option<&MediaType>) -> Option<Record> {
     let lengths = Lengths::decode(body)?;
     let mut at = LENGTHS_BYTES;
     let mut text = |length: usize| {
@@ -126,11 +127,15 @@ pub(super) fn decode(body: &Bytes, stored_at: UnixMillis) -> Option<Record> {
     };
     let uid = Uid::parse(text(lengths.uid)?).ok()?;
     let key = text(lengths.key)?.to_owned();
-    let media_type = MediaType::parse(text(lengths.media_type)?).ok()?;
+    let media_type = text(lengths.media_type)?;
+    let media_type = match known.filter(|known| known.as_str() == media_type) {
+        Some(known) => known.clone(),
+        None => MediaType::parse(media_type).ok()?,
+    };
     let attributes = decode_attributes(body.get(at..at.checked_add(lengths.attributes)?)?, lengths.attribute_count)?;
     at += lengths.attributes;
-    let payload_end = at.checked_add(lengths.payload)?;
-    (payload_end == body.len()).then(|| Record { uid, key, media_type, attributes, payload: body.slice(at..payload_end), stored_at })
+    let payload = body.get(at..).filter(|payload| payload.len() == lengths.payload)?;
+    Some(Record { uid, key, media_type, attributes, payload: Bytes::copy_from_slice(payload), stored_at })
 }
 
 fn decode_attributes(mut bytes: &[u8], count: usize) -> Option<Attributes> {
@@ -181,8 +186,10 @@ mod tests {
         for pairs in [vec![], vec![("a".to_owned(), String::new()), ("B-c".to_owned(), "x y".to_owned())]] {
             let new = record(pairs);
             let (bytes, summary) = encoded("u-1", &new);
-            let read = decode(&bytes, UnixMillis(9)).unwrap();
-            assert_eq!(read, new.into_record(uid.clone(), UnixMillis(9)));
+            let written = new.clone().into_record(uid.clone(), UnixMillis(9));
+            for known in [None, Some(MediaType::octet_stream()), Some(MediaType::json())] {
+                assert_eq!(decode(&bytes, UnixMillis(9), known.as_ref()).as_ref(), Some(&written), "{known:?}");
+            }
             assert_eq!(decode_uid(&bytes), Some("u-1"));
             let head = bytes.slice(..LENGTHS_BYTES + 3 + "käse".len());
             assert_eq!(decode_head(&head, summary.head_crc), Some(BodyHead { key: "käse", payload_bytes: 9 }));
@@ -193,10 +200,10 @@ mod tests {
     fn a_cut_or_lengthened_body_is_no_record() {
         let (bytes, _) = encoded("u", &record(vec![("a".to_owned(), "b".to_owned())]));
         for length in 0..bytes.len() {
-            assert_eq!(decode(&bytes.slice(..length), UnixMillis(0)), None, "{length}");
+            assert_eq!(decode(&bytes[..length], UnixMillis(0), None), None, "{length}");
         }
         let longer = [&*bytes, b"x"].concat();
-        assert_eq!(decode(&longer.into(), UnixMillis(0)), None);
+        assert_eq!(decode(&longer, UnixMillis(0), None), None);
     }
 
     #[test]
@@ -214,6 +221,6 @@ mod tests {
         let media_type = MediaType::parse(&"m".repeat(128)).unwrap();
         let new = NewRecord::new(None, &"k".repeat(1_024), media_type, Attributes::parse(attributes).unwrap(), payload).unwrap();
         let (bytes, _) = encoded(&"u".repeat(256), &new);
-        assert!(bytes.len() <= BODY_BYTES_MAX && decode(&bytes, UnixMillis(0)).is_some());
+        assert!(bytes.len() <= BODY_BYTES_MAX && decode(&bytes, UnixMillis(0), None).is_some());
     }
 }

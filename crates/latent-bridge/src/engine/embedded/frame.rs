@@ -61,7 +61,7 @@ impl Salt {
         Self(self.0 ^ file_crc)
     }
 
-    const fn inverted(self) -> Self {
+    pub(super) const fn inverted(self) -> Self {
         Self(!self.0)
     }
 }

@@ -3,8 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use latent_core::{Offset, Partition, StoredRecord, UnixMillis};
+use latent_core::{MediaType, Offset, Partition, StoredRecord, UnixMillis};
 
 use super::body::{self, BODY_BYTES_MAX, HEAD_BYTES_MAX};
 use super::frame::{HEADER_BYTES, Header, Salt};
@@ -20,12 +19,14 @@ const SMALL_CHUNK_BYTES: usize = 4_096;
 pub(super) struct FrameReader<'f> {
     window: Window<'f>,
     salt: Salt,
+    /// Of the record read last: neighbours mostly have the same.
+    media_type: Option<MediaType>,
 }
 
 impl<'f> FrameReader<'f> {
     /// A reader of frames at `places`, which ascend. Reads larger pieces where they lie close together.
     pub(super) fn new(file: &'f Arc<dyn StorageFile>, salt: Salt, places: &[Place]) -> io::Result<Self> {
-        Ok(Self { window: Window::with_chunk(&**file, chunk_bytes(places))?, salt })
+        Ok(Self { window: Window::with_chunk(&**file, chunk_bytes(places))?, salt, media_type: None })
     }
 
     /// Header and body of the frame at `at`, or `None` when it is damaged.
@@ -38,11 +39,14 @@ impl<'f> FrameReader<'f> {
 
     /// A record and the bytes of its frame, or `None` when it is damaged.
     pub(super) fn record(&mut self, partition: Partition, place: Place) -> io::Result<Option<(StoredRecord, u64)>> {
+        let known = self.media_type.take();
         let frame = self.frame(place.at)?.filter(|(header, _)| is_at(header, partition, place));
-        Ok(frame.and_then(|(header, body)| {
-            let record = body::decode(&Bytes::copy_from_slice(body), UnixMillis(header.stored_at))?;
+        let read = frame.and_then(|(header, body)| {
+            let record = body::decode(body, UnixMillis(header.stored_at), known.as_ref())?;
             Some((StoredRecord { partition, offset: Offset(place.offset), record }, header.frame_bytes()))
-        }))
+        });
+        self.media_type = read.as_ref().map(|(stored, _)| stored.record.media_type.clone());
+        Ok(read)
     }
 
     /// A record's head; its payload is neither read nor checked.

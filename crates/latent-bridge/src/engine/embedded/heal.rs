@@ -1,5 +1,5 @@
 //! Makes derived files again from a full segment while the log is in use: the index that a reader found unusable, and uid runs that
-//! no longer cover what they should.
+//! no longer cover what they should. Each is named in a warning, unless it may be that it never was written.
 
 use std::sync::Arc;
 
@@ -8,8 +8,9 @@ use super::segment::{Disk, InMemory, Segment};
 use super::segment_index::{self, index_path};
 use super::segment_scan::read_segment;
 use super::topic::Topic;
-use super::uid_runs::{RunToWrite, SequenceRange};
+use super::uid_runs::{RunToWrite, SequenceRange, run_name};
 use crate::BusError;
+use crate::error::base_name;
 
 /// Reads a full segment again and writes its index. When that cannot be written, or the segment itself was damaged since it was opened
 /// so that other records are counted than its index has, it stays in memory. `seen` is how often that was done before the index was
@@ -58,13 +59,15 @@ pub(super) fn foreign_runs_dropped(topic: &Topic) {
         })
     };
     for run in dropped.iter().flatten() {
-        tracing::warn!(topic = topic.name, first = run.range().first, "a uid run that does not fit its segments is made again");
+        let file = base_name(run.path());
+        tracing::warn!(topic = topic.name, file, "a uid run that does not fit its segments is dropped and made again from the log");
         topic.run_store.remove(run);
     }
 }
 
-/// Writes runs for every full segment that no sound run covers, and drops those that are not needed.
-pub(super) fn runs_again(disk: &Disk<'_>, topic: &Topic) -> Result<(), BusError> {
+/// Writes runs for every full segment that no sound run covers, and drops those that are not needed. Segments that ended below the
+/// sequence `covered` are known to have had their runs once.
+pub(super) fn runs_again(disk: &Disk<'_>, topic: &Topic, covered: u64) -> Result<(), BusError> {
     let _changing = topic.changing_runs();
     let uncovered: Vec<Arc<Segment>> = {
         let contents = topic.read();
@@ -74,6 +77,7 @@ pub(super) fn runs_again(disk: &Disk<'_>, topic: &Topic) -> Result<(), BusError>
         uncovered.reverse();
         uncovered
     };
+    say_uncovered(topic, &uncovered, covered);
     for segment in uncovered {
         let memory = read_again(disk, topic, &segment)?;
         let range = range_of(&segment);
@@ -96,4 +100,24 @@ pub(super) fn runs_again(disk: &Disk<'_>, topic: &Topic) -> Result<(), BusError>
     };
     pruned.iter().flatten().for_each(|run| topic.run_store.remove(run));
     Ok(())
+}
+
+/// Names the runs that are made again. The newest full segment may never have had its run: it is written while the next segment is
+/// filled already.
+fn say_uncovered(topic: &Topic, uncovered: &[Arc<Segment>], covered: u64) {
+    let ranges: Vec<_> = uncovered.iter().map(|segment| range_of(segment)).collect();
+    let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return };
+    let contents = topic.read();
+    let newest = contents.segments.back().map_or(0, |segment| segment.start.sequence);
+    // Where records were lost there are sequences that belong to no segment, and no run misses them.
+    let is_missed = |gap: &SequenceRange| ranges.iter().any(|range| range.first < gap.next && gap.first < range.next);
+    let gaps = contents.runs.uncovered(SequenceRange { first: first.first, next: last.next });
+    for gap in gaps.into_iter().filter(is_missed) {
+        let file = run_name(gap);
+        if gap.first < newest || gap.next <= covered {
+            tracing::warn!(topic = topic.name, file, "a uid run is lost or damaged and is made again from the log");
+        } else {
+            tracing::info!(topic = topic.name, file, "the uid run of the newest full segment was not written yet; it is written now");
+        }
+    }
 }

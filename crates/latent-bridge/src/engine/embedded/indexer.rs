@@ -239,7 +239,7 @@ fn prepare(shared: &Shared, number: usize) {
 /// Merges runs while some are due. A full segment goes first, and closing ends a merge half-way, which leaves nothing behind.
 fn merge(shared: &Shared, number: usize) {
     let Some(topic) = shared.topics.get(number) else { return };
-    if let Err(error) = heal::runs_again(&shared.disk(topic), topic) {
+    if let Err(error) = heal::runs_again(&shared.disk(topic), topic, u64::MAX) {
         tracing::warn!(topic = topic.name, %error, "damaged uid runs could not be made again; look-ups that need them fail");
     }
     loop {

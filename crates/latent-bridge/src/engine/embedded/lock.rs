@@ -55,7 +55,8 @@ impl Drop for DirectoryLock {
 fn in_use(path: &Path) -> BusError {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(HOLDER_BYTES_MAX).read_to_string(&mut text)).is_ok();
-    let holder = text.lines().next().filter(|line| read && !line.is_empty()).unwrap_or("another process");
+    let is_text = |line: &&str| read && !line.is_empty() && !line.contains(char::is_control);
+    let holder = text.lines().next().filter(is_text).unwrap_or("another process");
     let directory = path.parent().map_or_else(|| "?".to_owned(), base_name);
     BusError::InUse { directory, holder: holder.to_owned() }
 }

@@ -19,6 +19,8 @@ mod events;
 mod format_page;
 mod frame;
 mod frame_reader;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz_bodies;
 mod heal;
 mod indexer;
 mod lock;
@@ -482,7 +484,7 @@ impl Shared {
             Err(BusError::Io { kind: std::io::ErrorKind::InvalidData, .. }) => {}
             answer => return answer,
         }
-        heal::runs_again(&disk, topic)?;
+        heal::runs_again(&disk, topic, u64::MAX)?;
         self.indexing.merge(number);
         reader::find(&disk, topic, uid, hash)
     }

@@ -227,11 +227,11 @@ impl Piece {
                 let file = segment.file(disk).map_err(|error| BusError::io("open", &segment.path, &error))?;
                 let made_again = *segment.made_again();
                 let mut places = segment.places(disk, partition, self.offset, left);
-                if matches!(places, Err(IndexError::Unusable)) {
+                if matches!(places, Err(IndexError::Missing | IndexError::Unusable)) {
                     tracing::warn!(
                         topic = topic.name,
-                        file = base_name(&segment.path),
-                        "the index of this segment is missing or damaged and is made again from it"
+                        file = base_name(&index_path(&segment.path)),
+                        "an index is lost or damaged and is made again from its segment"
                     );
                     places = match heal::index_again(disk, topic, segment, made_again)? {
                         // Taken from here: the segment may expire, and its fresh index with it, before it could be opened.
@@ -249,7 +249,9 @@ impl Piece {
 fn unusable(segment: &Segment, error: IndexError) -> BusError {
     let error = match error {
         IndexError::Io(error) => error,
-        IndexError::Unusable => std::io::Error::new(std::io::ErrorKind::InvalidData, "it is damaged; it is made again from its segment"),
+        IndexError::Missing | IndexError::Unusable => {
+            std::io::Error::new(std::io::ErrorKind::InvalidData, "it is lost or damaged; it is made again from its segment")
+        }
     };
     BusError::io("read", &index_path(&segment.path), &error)
 }

@@ -13,6 +13,7 @@ use super::segment_index::{PartitionSummary, SegmentSummary};
 use super::uid_hash::UidHasher;
 use super::uid_map::UidMap;
 use super::uid_runs::UidEntry;
+use crate::limits;
 
 /// See the module.
 pub(super) struct SegmentRebuild<'h> {
@@ -26,7 +27,14 @@ pub(super) struct SegmentRebuild<'h> {
     displaced: u64,
     /// The last group that was found.
     last_group: Option<GroupStart>,
+    /// Bytes of the segment's file, as far as anybody said.
+    file_bytes: u64,
+    /// Records taken so far.
+    taken: u64,
 }
+
+/// Records after which it is known about how many more there are.
+const RECORDS_TO_LEARN: u64 = 1_024;
 
 /// Where a group begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +70,14 @@ impl<'h> SegmentRebuild<'h> {
             newest: 0,
             displaced: 0,
             last_group: None,
+            file_bytes: 0,
+            taken: 0,
         }
+    }
+
+    /// Says how long the segment's file is, so that room can be made for about as many records as it has.
+    pub(super) fn of_file(self, file_bytes: u64) -> Self {
+        Self { file_bytes, ..self }
     }
 
     /// Takes one thing that the scan found.
@@ -99,8 +114,20 @@ impl<'h> SegmentRebuild<'h> {
                 if let Some(uid) = body::decode_uid(body) {
                     self.uids.add(UidEntry { hash: self.hasher.hash(uid), sequence: identity.sequence, at: place.at });
                 }
+                self.taken += 1;
+                if self.taken == RECORDS_TO_LEARN {
+                    self.make_room(*at);
+                }
             }
         }
+    }
+
+    /// As if all records were as long as those up to `at`: growing step by step would move every entry several times. A file may be
+    /// longer than any segment is, so the room is bounded.
+    fn make_room(&mut self, at: u64) {
+        let expected = self.file_bytes / (at / RECORDS_TO_LEARN).max(1);
+        let room = expected.min(limits::SEGMENT_RECORDS.default).saturating_sub(RECORDS_TO_LEARN);
+        self.uids.reserve(usize::try_from(room).unwrap_or(0));
     }
 
     fn is_ahead(&self, identity: Identity) -> bool {
@@ -114,7 +141,7 @@ impl<'h> SegmentRebuild<'h> {
     }
 
     pub(super) fn finish(self) -> Rebuilt {
-        let Self { hasher: _, start, next, positions, uids, oldest, newest, displaced, last_group } = self;
+        let Self { start, next, positions, uids, oldest, newest, displaced, last_group, .. } = self;
         Rebuilt { start, end: next, positions, uids, oldest, newest, displaced, last_group }
     }
 }

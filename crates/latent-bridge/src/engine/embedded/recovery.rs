@@ -19,7 +19,7 @@ use super::segment_scan::{ScannedSegment, read_segment};
 use super::storage::{OpenAs, PathKind, Storage, StorageFile};
 use super::topic::{Active, Contents, Topic, TopicParts};
 use super::topic_log::{SegmentBounds, TopicLog};
-use super::watermark;
+use super::watermark::{self, Kept};
 use crate::error::base_name;
 use crate::{BusError, limits};
 
@@ -47,7 +47,11 @@ pub(super) fn open_topic(storage: &Arc<dyn Storage>, open: &OpenSegments, wanted
     let watermark_path = watermark::path(directory);
     discard(&**storage, &temporary(&watermark_path));
     prepared::remove(&**storage, directory);
-    let watermark = watermark::read(&**storage, &watermark_path, parts.salt, partitions)?;
+    let (watermark, is_missing) = match watermark::read(&**storage, &watermark_path, parts.salt, partitions)? {
+        Kept::Found(watermark) => (Some(watermark), false),
+        Kept::Unusable => (None, false),
+        Kept::Missing => (None, true),
+    };
     let first = watermark.as_ref().map(|watermark| watermark.first.clone());
     let runs = parts.run_store.open()?;
     let mut seen = watermark.as_ref().map_or_else(|| Numbers::zero(partitions), |watermark| watermark.next.clone());
@@ -59,16 +63,24 @@ pub(super) fn open_topic(storage: &Arc<dyn Storage>, open: &OpenSegments, wanted
         acknowledged: watermark.as_ref().map_or(0, |watermark| watermark.next.sequence),
         seen,
         bounds,
+        newest_full: None,
+        last: None,
         full: VecDeque::new(),
         displaced: 0,
     };
     let mut files = opening.segment_files(first.as_ref())?;
     opening.see_indexes(&files, first.as_ref())?;
     let last = files.pop();
+    opening.newest_full = files.last().map(|file| file.first_sequence);
+    opening.last = last.as_ref().map(|file| file.first_sequence);
     files.into_iter().try_for_each(|file| opening.full_segment(file))?;
     let last = last.map(|file| opening.last_segment(file)).transpose()?.unwrap_or_default();
     let next = next_numbers(&opening.running, &opening.seen);
-    let Opening { full, displaced, .. } = opening;
+    let Opening { full, displaced, acknowledged, .. } = opening;
+    if is_missing && next.sequence > 0 {
+        let file = base_name(&watermark_path);
+        tracing::warn!(topic = parts.name, file, "the watermark is lost, or the topic was never closed; it is made again from the log");
+    }
     if displaced > 0 {
         tracing::warn!(topic = parts.name, count = displaced, "records with repeated or falling numbers are kept and not readable");
     }
@@ -81,7 +93,7 @@ pub(super) fn open_topic(storage: &Arc<dyn Storage>, open: &OpenSegments, wanted
     // Numbers skipped for lost records must stay skipped, and the runs that are dropped may have been the last to know.
     log.write_watermark(&next);
     heal::foreign_runs_dropped(&log.topic);
-    heal::runs_again(&Disk { storage: &**storage, open, salt: log.topic.salt }, &log.topic)?;
+    heal::runs_again(&Disk { storage: &**storage, open, salt: log.topic.salt }, &log.topic, acknowledged)?;
     Ok(OpenedTopic { log, next, torn: last.torn })
 }
 
@@ -96,6 +108,9 @@ struct Opening<'o> {
     /// Numbers that any derived file has seen: none of them is given again, whatever became of the records.
     seen: Numbers,
     bounds: SegmentBounds,
+    /// First sequences of the last two segments: the one before the last, and the last.
+    newest_full: Option<u64>,
+    last: Option<u64>,
     full: VecDeque<Arc<Segment>>,
     displaced: u64,
 }
@@ -219,20 +234,42 @@ impl Opening<'_> {
         let partitions = u32::try_from(self.running.offsets.len()).unwrap_or(u32::MAX);
         let summary = match IndexFile::open(self.storage, &path, self.parts.salt, partitions) {
             Ok((_, summary)) => summary,
-            Err(IndexError::Unusable) => return Ok(None),
+            Err(IndexError::Missing) => {
+                self.say_missing(segment, &path);
+                return Ok(None);
+            }
+            Err(IndexError::Unusable) => {
+                tracing::warn!(topic = self.parts.name, file = base_name(&path), "a damaged index is made again from its segment");
+                return Ok(None);
+            }
             Err(IndexError::Io(error)) => {
                 tracing::warn!(file = base_name(&path), %error, "an index could not be read; it is made again from its segment");
                 return Ok(None);
             }
         };
         let bytes = file.bytes().map_err(|error| BusError::io("open", &segment.path, &error))?;
-        let same_end = || segment_index::witness(file, self.parts.salt, bytes).is_ok_and(|witness| witness == summary.witness);
+        let same_end = || segment_index::witness(file, &self.parts.hasher, bytes).is_ok_and(|witness| witness == summary.witness);
         let fits = summary.length == bytes
             && same_end()
             && summary.start.sequence == segment.first_sequence
             && self.running.all_reached_by(&summary.start)
             && summary.start.all_reached_by(&summary.end);
+        if !fits {
+            let file = base_name(&path);
+            tracing::warn!(topic = self.parts.name, file, "an index that does not fit its segment is made again from it");
+        }
         Ok(fits.then_some(summary))
+    }
+
+    /// The newest full segment may never have had its index: it is written while the next segment is filled already. A watermark that
+    /// knows of the next one was written later.
+    fn say_missing(&self, segment: &SegmentFile, index: &Path) {
+        let (topic, file) = (&self.parts.name, base_name(index));
+        if self.newest_full == Some(segment.first_sequence) && self.last.is_some_and(|last| self.acknowledged < last) {
+            tracing::info!(topic, file, "the index of the newest full segment was not written yet; it is written now");
+        } else {
+            tracing::warn!(topic, file, "a lost index is made again from its segment");
+        }
     }
 
     fn write_index(&self, segment: &SegmentFile, scanned: &ScannedSegment) -> Result<SegmentSummary, BusError> {

@@ -55,13 +55,13 @@ pub(super) fn scan_segment(
         length = start_bytes(partitions) as u64;
         tell(Found::Start(start));
     }
-    let mut scan = Scan { window, salt, tell, unfinished: Vec::new(), length };
+    let mut scan = Scan { window, salt, tell, unfinished: Vec::new(), length, zeros_from: None };
     let mut at = length;
     while let Some(next) = scan.step(at)? {
         at = next;
     }
-    let (length, file_bytes) = (scan.length, scan.window.file_bytes());
-    let torn = length < file_bytes && !scan.window.is_zero_from(length)?;
+    let (length, file_bytes, zeros_from) = (scan.length, scan.window.file_bytes(), scan.zeros_from);
+    let torn = length < file_bytes && zeros_from != Some(length) && !scan.window.is_zero_from(length)?;
     Ok(SegmentEnd { length, file_bytes, torn })
 }
 
@@ -72,6 +72,8 @@ struct Scan<'s, 'f, 't> {
     /// Named by a header, body damaged, no footer: damaged if anything valid follows, else part of the tail.
     unfinished: Vec<Identity>,
     length: u64,
+    /// Nothing but zeros from here on.
+    zeros_from: Option<u64>,
 }
 
 impl Scan<'_, '_, '_> {
@@ -113,6 +115,7 @@ impl Scan<'_, '_, '_> {
     fn resume(&mut self, at: u64) -> io::Result<Option<u64>> {
         // The usual end, and much faster to see than to search.
         if self.window.is_zero_from(at)? {
+            self.zeros_from = Some(at);
             return Ok(None);
         }
         let salt = self.salt;

@@ -9,6 +9,7 @@ use super::frame::{Salt, u32_at, u64_at};
 use super::numbers::Numbers;
 use super::positions::{Entry, Place, Positions, search};
 use super::storage::{OpenAs, Storage, StorageFile};
+use super::uid_hash::UidHasher;
 use crate::BusError;
 
 /// First bytes, little-endian.
@@ -72,15 +73,14 @@ pub(super) struct PartitionSummary {
     pub(super) bytes: u64,
 }
 
-/// Tells the end of a segment from any other end with the same numbers and length: the checksums of its last bytes. A directory that
+/// Tells the end of a segment from any other end with the same numbers and length: the keyed hash of its last bytes. A directory that
 /// was put together from copies may have derived files of another history, and since a log only grows at its end, the end stands
 /// for everything before it.
-pub(super) fn witness(file: &dyn StorageFile, salt: Salt, length: u64) -> std::io::Result<u64> {
+pub(super) fn witness(file: &dyn StorageFile, hasher: &UidHasher, length: u64) -> std::io::Result<u64> {
     let mut tail = vec![0; usize::try_from(length).unwrap_or(PAGE_BYTES).min(PAGE_BYTES)];
     let from = length.saturating_sub(tail.len() as u64);
     let read = file.read_at(&mut tail, from)?;
-    let tail = tail.get(..read).unwrap_or_default();
-    Ok(u64::from(salt.crc(tail)) << 32 | u64::from(crc32fast::hash(tail)))
+    Ok(hasher.hash_bytes(tail.get(..read).unwrap_or_default()))
 }
 
 /// Name of the index of a segment.
@@ -105,7 +105,9 @@ pub(super) struct IndexFile {
 /// Why an index cannot be used. Always curable: the segment has everything.
 #[derive(Debug)]
 pub(super) enum IndexError {
-    /// It is not there, or not what was written.
+    /// It is not there.
+    Missing,
+    /// It is not what was written.
     Unusable,
     /// It could not be read.
     Io(std::io::Error),
@@ -114,7 +116,7 @@ pub(super) enum IndexError {
 impl From<std::io::Error> for IndexError {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
-            std::io::ErrorKind::NotFound => Self::Unusable,
+            std::io::ErrorKind::NotFound => Self::Missing,
             _ => Self::Io(error),
         }
     }
@@ -238,6 +240,9 @@ fn decode_header(salt: Salt, header: &[u8]) -> Option<SegmentSummary> {
         return None;
     }
     let count = u32_at(header, index_at::PARTITIONS)? as usize;
+    let partitions = header.get(INDEX_FIXED_BYTES..)?;
+    // Before anything of that size is asked for.
+    (partitions.len() == count.checked_mul(INDEX_PARTITION_BYTES)?).then_some(())?;
     let mut summary = SegmentSummary {
         start: Numbers { sequence: u64_at(header, index_at::FIRST_SEQUENCE)?, offsets: Vec::with_capacity(count) },
         end: Numbers { sequence: u64_at(header, index_at::NEXT_SEQUENCE)?, offsets: Vec::with_capacity(count) },
@@ -248,8 +253,6 @@ fn decode_header(salt: Salt, header: &[u8]) -> Option<SegmentSummary> {
         witness: u64_at(header, index_at::WITNESS)?,
         partitions: Vec::with_capacity(count),
     };
-    let partitions = header.get(INDEX_FIXED_BYTES..)?;
-    (partitions.len() == count.checked_mul(INDEX_PARTITION_BYTES)?).then_some(())?;
     for partition in partitions.chunks(INDEX_PARTITION_BYTES) {
         summary.start.offsets.push(u64_at(partition, index_partition_at::START)?);
         summary.end.offsets.push(u64_at(partition, index_partition_at::NEXT)?);
@@ -257,4 +260,33 @@ fn decode_header(salt: Salt, header: &[u8]) -> Option<SegmentSummary> {
         summary.partitions.push(PartitionSummary { bytes, entries: u32_at(partition, index_partition_at::ENTRIES)? });
     }
     Some(summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::embedded::directory::StoreId;
+    use crate::engine::embedded::fuzz_bodies::MemoryFile;
+
+    #[test]
+    fn a_witness_tells_ends_that_a_checksum_takes_for_the_same() {
+        let witness_in = |store: u8, content: &[u8], length: u64| {
+            witness(&MemoryFile::of(content), &UidHasher::of(StoreId([store; 16])), length).unwrap()
+        };
+        let content: Vec<u8> = (0..10_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        let changed = |at: usize| {
+            let mut changed = content.clone();
+            // The polynomial itself: added anywhere, it leaves every CRC-32 as it was.
+            let pattern = (1 | 0xedb8_8320_u64 << 1).to_le_bytes();
+            changed[at..].iter_mut().zip(pattern).for_each(|(byte, pattern)| *byte ^= pattern);
+            assert_eq!(crc32fast::hash(&changed), crc32fast::hash(&content));
+            changed
+        };
+        let ours = witness_in(1, &content, 10_000);
+        for (at, same) in [(0, true), (10_000 - PAGE_BYTES - 8, true), (10_000 - PAGE_BYTES, false), (9_992, false)] {
+            assert_eq!(witness_in(1, &changed(at), 10_000) == ours, same, "{at}");
+        }
+        assert_ne!(witness_in(2, &content, 10_000), ours, "of another store");
+        assert_ne!(witness_in(1, &content, 9_999), ours, "of another length");
+    }
 }

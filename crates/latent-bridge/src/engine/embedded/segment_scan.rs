@@ -35,8 +35,8 @@ fn described_bytes(end: SegmentEnd) -> u64 {
 pub(super) fn read_segment(file: &Arc<dyn StorageFile>, salt: Salt, hasher: &UidHasher, start: Numbers) -> io::Result<ScannedSegment> {
     let mut window = Window::new(&**file)?;
     let partitions = start.offsets.len();
-    let mut rebuild = SegmentRebuild::new(start, hasher);
+    let mut rebuild = SegmentRebuild::new(start, hasher).of_file(window.file_bytes());
     let end = scan_segment(&mut window, salt, partitions, &mut |found| rebuild.take(&found))?;
-    let witness = witness(&**file, salt, described_bytes(end))?;
+    let witness = witness(&**file, hasher, described_bytes(end))?;
     Ok(ScannedSegment { rebuilt: rebuild.finish(), end, witness })
 }

@@ -215,7 +215,7 @@ impl TopicLog {
         let mut contents = self.topic.write();
         let Some(active) = contents.active.take() else { return };
         // Without a witness the index is made again at the next opening, which is all that a failure costs.
-        let witness = segment_index::witness(&*active.file, self.topic.salt, active.length).unwrap_or_default();
+        let witness = segment_index::witness(&*active.file, &self.topic.hasher, active.length).unwrap_or_default();
         let summary = SegmentSummary {
             end: contents.next.clone(),
             start: active.start,

@@ -1,4 +1,5 @@
-//! The hash under which uids are looked up. Keyed by the store, so that nobody can choose uids that share one.
+//! The hash under which uids are looked up, and by which a segment's end is known again. Keyed by the store, so that nobody can choose
+//! uids or events that share one.
 
 use siphasher::sip::SipHasher24;
 
@@ -16,7 +17,12 @@ impl UidHasher {
     }
 
     pub(super) fn hash(&self, uid: &str) -> UidHash {
-        UidHash(self.0.hash(uid.as_bytes()))
+        UidHash(self.hash_bytes(uid.as_bytes()))
+    }
+
+    /// The same hash, of any bytes.
+    pub(super) fn hash_bytes(&self, bytes: &[u8]) -> u64 {
+        self.0.hash(bytes)
     }
 }
 

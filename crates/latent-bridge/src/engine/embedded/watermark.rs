@@ -34,27 +34,41 @@ pub(super) struct Watermark {
     pub(super) next: Numbers,
 }
 
+/// What a watermark's file says.
+#[derive(Debug)]
+pub(super) enum Kept {
+    /// There is no such file.
+    Missing,
+    /// It is not what was written, which was warned of.
+    Unusable,
+    Found(Watermark),
+}
+
 /// Where a topic's watermark is.
 pub(super) fn path(topic_directory: &Path) -> PathBuf {
     topic_directory.join("watermark")
 }
 
-/// Reads a watermark. A missing, foreign or damaged one is as none, with a warning: the log has everything but lost records.
-pub(super) fn read(storage: &dyn Storage, path: &Path, salt: Salt, partitions: u32) -> Result<Option<Watermark>, BusError> {
+/// Reads a watermark. A foreign or damaged one is as none, with a warning: the log has everything but lost records. What a missing one
+/// means depends on the log.
+pub(super) fn read(storage: &dyn Storage, path: &Path, salt: Salt, partitions: u32) -> Result<Kept, BusError> {
     let content = match read_control(storage, path) {
         Ok(content) => content,
         Err(BusError::Config { problem }) => {
             tracing::warn!(problem, "a watermark is ignored; the log is read without it");
-            return Ok(None);
+            return Ok(Kept::Unusable);
         }
         Err(error) => return Err(error),
     };
-    let Some(content) = content else { return Ok(None) };
+    let Some(content) = content else { return Ok(Kept::Missing) };
     let decoded = decode(salt, &content).filter(|watermark| watermark.next.offsets.len() == partitions as usize);
-    if decoded.is_none() {
-        tracing::warn!(file = base_name(path), "a damaged watermark is ignored; the log is read without it");
-    }
-    Ok(decoded)
+    Ok(decoded.map_or_else(
+        || {
+            tracing::warn!(file = base_name(path), "a watermark that is damaged or of another log is ignored; the log is read without it");
+            Kept::Unusable
+        },
+        Kept::Found,
+    ))
 }
 
 /// Replaces a watermark.

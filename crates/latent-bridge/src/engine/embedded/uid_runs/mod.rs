@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(super) use budget::FilterBudget;
 pub(super) use merge::MergePlan;
 pub(super) use run::Run;
-pub(super) use store::RunStore;
+pub(super) use store::{RunStore, run_name};
 pub(super) use write::RunToWrite;
 
 use crate::BusError;

@@ -1,0 +1,123 @@
+//! The measuring loop: both sides of a row in turns, each slice in a moment that is as calm as patience allows.
+
+use std::time::{Duration, Instant};
+
+use super::calm::{After, Before, Calm};
+use super::figure::Slice;
+use super::floor::Floor;
+use super::plan::Plan;
+use super::row::{Measured, Row, RowSpec};
+use super::scratch::Scratch;
+use crate::error::CliError;
+use crate::stop::StopSignal;
+
+/// Between two probes of a machine that is not calm.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The two sides of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Ours,
+    Reference,
+}
+
+/// Ours, reference, ours, reference, …
+pub(super) fn order(rounds: usize) -> impl Iterator<Item = Side> {
+    (0..rounds).flat_map(|_| [Side::Ours, Side::Reference])
+}
+
+/// What a row runs. Each call makes its material, then times one slice.
+pub(super) struct Pair<'p> {
+    pub(super) ours: Box<dyn FnMut() -> Result<Slice, CliError> + 'p>,
+    pub(super) reference: Box<dyn FnMut() -> Result<Slice, CliError> + 'p>,
+}
+
+impl Pair<'_> {
+    fn slice(&mut self, side: Side) -> Result<Slice, CliError> {
+        match side {
+            Side::Ours => (self.ours)(),
+            Side::Reference => (self.reference)(),
+        }
+    }
+}
+
+/// One run of the bench: where it works, how much it does, and how calm it is.
+pub(super) struct Session {
+    pub(super) plan: Plan,
+    pub(super) scratch: Scratch,
+    pub(super) stop: StopSignal,
+    calm: Calm,
+    floor: Floor,
+}
+
+impl Session {
+    /// Learns how fast a small synced write is here.
+    pub(super) fn begin(plan: Plan, scratch: Scratch, stop: StopSignal) -> Result<Self, CliError> {
+        let floor = Floor::create(&scratch.folder("floor")?)?;
+        let mut session = Self { plan, scratch, stop, calm: Calm::new(), floor };
+        for _ in 0..plan.learning_probes {
+            let probe = session.floor.probe()?;
+            session.calm.learn(probe);
+            session.stop.wait(PAUSE / 4);
+        }
+        Ok(session)
+    }
+
+    /// What a write of 4 KiB and its sync take in this run.
+    pub(super) const fn floor(&self) -> &Floor {
+        &self.floor
+    }
+
+    /// Measures one row.
+    pub(super) fn row(&mut self, spec: RowSpec, mut pair: Pair<'_>) -> Result<Row, CliError> {
+        self.calm.begin(self.plan.patience);
+        let mut measured = Measured::default();
+        for side in order(self.plan.rounds) {
+            let slice = self.slice(&mut pair, side)?;
+            match side {
+                Side::Ours => measured.ours.push(slice),
+                Side::Reference => measured.reference.push(slice),
+            }
+        }
+        measured.calm = self.calm.report();
+        let doing = format!("measuring {} ({})", spec.id, spec.case);
+        let nothing = || CliError::Bench { doing, reason: "a slice did nothing at all".to_owned() };
+        Row::of(spec, measured, self.floor.median_micros(), self.plan.judging).ok_or_else(nothing)
+    }
+
+    fn slice(&mut self, pair: &mut Pair<'_>, side: Side) -> Result<Slice, CliError> {
+        loop {
+            interrupted(&self.stop)?;
+            let started = Instant::now();
+            let before = self.calm.before(self.floor.probe()?);
+            if before == Before::Wait {
+                self.stop.wait(PAUSE);
+                self.calm.spend(started.elapsed());
+                continue;
+            }
+            let slice = pair.slice(side)?;
+            if self.calm.after(before, self.floor.probe()?) == After::Keep {
+                return Ok(slice);
+            }
+            self.calm.spend(started.elapsed());
+        }
+    }
+}
+
+/// # Errors
+/// [`CliError::Interrupted`] after a signal.
+pub(super) fn interrupted(stop: &StopSignal) -> Result<(), CliError> {
+    if stop.is_set() { Err(CliError::Interrupted { what: "the measurement" }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sides_take_turns() {
+        use Side::{Ours, Reference};
+        assert_eq!(order(3).collect::<Vec<_>>(), [Ours, Reference, Ours, Reference, Ours, Reference]);
+        assert_eq!(order(0).count(), 0);
+    }
+}

@@ -1,0 +1,77 @@
+//! `latent bench`: the project's own measurements.
+//!
+//! Every figure is a ratio in one run: our path against the smallest loop that does the same work by hand, in turns. What is compared
+//! stands in `rows`, what is timed in `workload`, the loops by hand in `raw`. Decisions have no I/O: `figure` (numbers from times),
+//! `row` (whether a target is met), `calm` (whether a slice counts), `recovery_files` (what a recovery has to read).
+
+mod bus;
+mod calm;
+mod event;
+mod figure;
+mod fill;
+mod floor;
+mod measure;
+mod plan;
+mod raw;
+mod recovery_files;
+mod row;
+mod rows;
+mod scratch;
+mod store;
+mod workload;
+
+use clap::Subcommand;
+use latent_bridge::BusError;
+
+use crate::cli::LaterArgs;
+use crate::control::Fault;
+use crate::error::CliError;
+use crate::output::Output;
+
+/// `latent bench`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Measure the embedded log against loops by hand
+    Bus(bus::BusArgs),
+    /// Publishes until it is killed; `bench bus` starts it
+    #[command(hide = true)]
+    Fill(fill::FillArgs),
+    /// Not built in this version
+    #[command(hide = true)]
+    Publish(LaterArgs),
+    /// Not built in this version
+    #[command(hide = true)]
+    Trigger(LaterArgs),
+    /// Not built in this version
+    #[command(hide = true)]
+    Activation(LaterArgs),
+}
+
+/// Runs `latent bench …`.
+///
+/// # Errors
+/// [`CliError`].
+pub(crate) fn bench(command: &BenchCommand, output: &mut Output) -> Result<(), CliError> {
+    match command {
+        BenchCommand::Bus(args) => bus::bus(args, output),
+        BenchCommand::Fill(args) => fill::fill(args),
+        BenchCommand::Publish(_) => Err(later("publish")),
+        BenchCommand::Trigger(_) => Err(later("trigger")),
+        BenchCommand::Activation(_) => Err(later("activation")),
+    }
+}
+
+fn later(word: &str) -> CliError {
+    CliError::NotBuilt { what: format!("latent bench {word}"), instead: "measure the log with `latent bench bus`" }
+}
+
+/// A failure of the system while something was measured.
+fn failed(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> CliError {
+    let doing = doing.into();
+    move |error| CliError::Bench { doing, reason: error.to_string() }
+}
+
+/// A failure of the log that is measured.
+fn log_failed(doing: &str) -> impl Fn(BusError) -> CliError {
+    move |error| CliError::Log { doing: doing.to_owned(), fault: Fault::from(&error) }
+}

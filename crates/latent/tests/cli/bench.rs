@@ -1,0 +1,98 @@
+//! `latent bench bus`: that every row is measured and told. How fast it is, is no matter of tests.
+
+use std::io::Read as _;
+
+use serde_json::json;
+
+use super::*;
+
+/// As little as can be, wherever the folder of the test lies.
+const QUICK: &[&str] = &["bench", "bus", "--quick", "--allow-memory", "--dir", "disk"];
+
+/// The program beside an empty folder `disk`.
+fn with_disk() -> CliEnv {
+    let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
+    std::fs::create_dir(env.folder().join("disk")).unwrap();
+    env
+}
+
+/// What is in that folder now.
+fn entries(env: &CliEnv) -> usize {
+    std::fs::read_dir(env.folder().join("disk")).unwrap().count()
+}
+
+#[test]
+fn every_row_is_one_valid_line_that_is_not_judged_when_quick() {
+    let env = with_disk();
+    let output = env.run(QUICK.iter().copied().chain(["--json"])).with_status(0);
+    let rows = documents(&output);
+    let named: Vec<_> = rows.iter().map(|row| (row["id"].as_str().unwrap(), row["case"].as_str().unwrap())).collect();
+    let expected = [
+        ("Q-03", "16 publishers"),
+        ("Q-03", "batches of 256"),
+        ("Q-04", "one at a time"),
+        ("Q-05", "300 B, one partition"),
+        ("Q-05", "300 B, eight partitions"),
+        ("Q-05", "7 KB, one partition"),
+        ("Q-31", "find by uid, warm"),
+        ("Q-33", "recovery after a kill"),
+        ("Q-40", "Q-03 batches of 256"),
+        ("Q-40", "Q-04 one at a time"),
+        ("Q-40", "Q-05 pages of 1,000"),
+        ("Q-40", "Q-31 find by uid"),
+    ];
+    assert_eq!(named, expected);
+    for row in &rows {
+        for number in ["ours", "reference", "ratio", "target", "floor_micros"] {
+            assert!(row[number].as_f64().is_some_and(|number| number > 0.0), "{number} of {row}");
+        }
+        assert!(row["reference_name"].as_str().is_some_and(|name| !name.is_empty()), "{row}");
+        assert_eq!((&row["pass"], &row["runs"]), (&json!(null), &json!(2)), "{row}");
+    }
+    assert_eq!(entries(&env), 0, "the measured folder is gone");
+}
+
+#[test]
+fn people_get_the_floor_the_wanted_rows_and_where_the_other_comparison_is() {
+    let env = with_disk();
+    let output = env.run(QUICK.iter().copied().chain(["--rows", "q-04"])).with_status(0).stdout;
+    assert!(output.lines().next().unwrap().contains("4 KiB written and synced: p50"), "{output}");
+    assert!(output.contains("\nQ-04  one at a time") && !output.contains("\nQ-03"), "{output}");
+    assert!(output.contains("each call: p50") && output.contains("benches/storage-engines"), "{output}");
+    assert_eq!(entries(&env), 0, "the folder that was named stays, empty");
+}
+
+#[test]
+fn a_folder_in_memory_is_refused_unless_it_is_allowed() {
+    let memory = Path::new("/dev/shm");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    if !mounts.lines().any(|line| line.split(' ').nth(1) == Some("/dev/shm") && line.split(' ').nth(2) == Some("tmpfs")) {
+        // The rule itself has its unit test; this is for systems that have such a folder.
+        return;
+    }
+    let env = with_disk();
+    let arguments = ["bench", "bus", "--quick", "--rows", "Q-04", "--dir", memory.to_str().unwrap(), "--json"];
+    let error = error_of(&env.run(arguments).with_status(2));
+    assert_eq!(error["kind"], json!("value"));
+    let why = error["why"].as_str().unwrap();
+    assert!(why.contains("tmpfs") && why.contains("--allow-memory"), "{why}");
+    let _ = env.run(arguments.iter().copied().chain(["--allow-memory"])).with_status(0);
+}
+
+#[test]
+fn an_interrupted_run_removes_its_folder_and_says_so() {
+    let env = with_disk();
+    let mut command = env.command(["bench", "bus", "--allow-memory", "--dir", "disk", "--json"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = ChildGuard::spawn(&mut command).unwrap();
+    let (mut stdout, mut stderr) = (BufReader::new(child.take_stdout().unwrap()), child.take_stderr().unwrap());
+    // With the first row it is in the middle of its work.
+    stdout.read_line(&mut String::new()).unwrap();
+    assert_eq!(entries(&env), 1);
+    child.terminate().unwrap();
+    assert_eq!(child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(1));
+    let mut error = String::new();
+    stderr.read_to_string(&mut error).unwrap();
+    assert!(error.contains("\"interrupted\""), "{error}");
+    assert_eq!(entries(&env), 0);
+}
