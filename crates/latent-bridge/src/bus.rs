@@ -1,10 +1,10 @@
 //! The contract of a bus: submit and complete, with a blocking façade on top. No engine and no I/O lives here.
 
+pub(crate) mod batch;
 mod pages;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -162,25 +162,10 @@ pub trait EventBus: Send + Sync {
     }
 
     /// Publishes many records, sharing commits; one result for each, in order. At most `limits::BATCH_IN_FLIGHT` of them and
-    /// `limits::BATCH_IN_FLIGHT_BYTES` of payload are handed over and unanswered at a time.
+    /// `limits::BATCH_IN_FLIGHT_BYTES` of payload are handed over and unanswered at a time. Once one failed in a way that may pass, those
+    /// not handed over yet are refused as well: a later event of its key must not overtake it.
     fn publish_batch(&self, topic: &str, records: &[NewRecord]) -> Vec<PublishResult> {
-        let mut results = Vec::with_capacity(records.len());
-        let mut in_flight = VecDeque::new();
-        let mut bytes_in_flight = 0;
-        for record in records {
-            let bytes = record.payload().len();
-            while in_flight.len() >= limits::BATCH_IN_FLIGHT.default_usize()
-                || bytes_in_flight + bytes > limits::BATCH_IN_FLIGHT_BYTES.default_usize()
-            {
-                let Some((ticket, bytes)) = in_flight.pop_front() else { break };
-                results.push(Ticket::wait(ticket));
-                bytes_in_flight -= bytes;
-            }
-            in_flight.push_back((self.submit_record(topic, record.clone()), bytes));
-            bytes_in_flight += bytes;
-        }
-        results.extend(in_flight.into_iter().map(|(ticket, _)| ticket.wait()));
-        results
+        batch::publish(self, topic, records)
     }
 
     /// Events in their JSON form, with offsets ≥ `offset`, ascending: `max` of them or as many as there are at the call, whichever is

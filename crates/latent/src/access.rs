@@ -19,6 +19,7 @@ use crate::data_dir::DataDir;
 use crate::engine::engine_options;
 use crate::error::{CliError, Existence};
 use crate::limits;
+use crate::logging;
 use crate::maintenance::Maintainer;
 
 const REACHING: &str = "reaching the running node";
@@ -59,6 +60,8 @@ impl Access {
             if let Some(client) = Self::try_node(dir)? {
                 return Ok(Self::Node(client));
             }
+            // What opening repairs is told by whoever opens first, and that is this command.
+            logging::to_stderr("warn")?;
             match open_log(dir.log(), holder) {
                 Ok(log) => return OpenDirectory::new(log, stopped).map(Self::Directory),
                 // A node that is starting has the lock before it has the socket.

@@ -13,6 +13,7 @@ mod engine;
 mod error;
 mod exit;
 mod limits;
+mod logging;
 mod maintenance;
 mod node;
 mod output;

@@ -23,6 +23,7 @@ use crate::data_dir::DataDir;
 use crate::engine::engine_options;
 use crate::error::CliError;
 use crate::limits;
+use crate::logging;
 use crate::output::Output;
 use assembly::Assembly;
 pub(crate) use reports::stopped_status;
@@ -39,7 +40,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// [`CliError::Value`] for an unusable `LATENT_LOG`, [`CliError::NodeRunning`] and [`CliError::Held`] when another process has the data
 /// directory, [`CliError::Log`] and [`CliError::Node`] naming the part that could not be started. Nothing has been delivered then.
 pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
-    log_to_stderr()?;
+    logging::to_stderr("info")?;
     let dir = DataDir::new(&config.node.data_dir);
     let log = Arc::new(open_log(&config, &dir)?);
     if log.recovered_torn_records() > 0 {
@@ -130,28 +131,6 @@ impl Signals {
             _ = self.terminate.recv() => {}
         }
     }
-}
-
-/// Names the filter of the node's log.
-const LOG_FILTER_VAR: &str = "LATENT_LOG";
-
-/// One line an event on standard error. `LATENT_LOG` chooses what, in the form of a `tracing` filter; `info` unless said.
-fn log_to_stderr() -> Result<(), CliError> {
-    use std::io::IsTerminal as _;
-    use tracing_subscriber::EnvFilter;
-
-    let wrong = |error: &dyn std::fmt::Display| CliError::Value { option: LOG_FILTER_VAR, reason: error.to_string() };
-    let filter = match std::env::var(LOG_FILTER_VAR) {
-        Ok(filter) if filter.is_empty() => return Err(wrong(&"it is set and empty; unset it or give a level such as `info`")),
-        Ok(filter) => EnvFilter::try_new(filter).map_err(|error| wrong(&error))?,
-        Err(std::env::VarError::NotPresent) => EnvFilter::new("info"),
-        Err(error @ std::env::VarError::NotUnicode(_)) => return Err(wrong(&error)),
-    };
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
-    // Set before, by an embedder: then that one stays.
-    let _ = subscriber.try_init();
-    Ok(())
 }
 
 fn failed(what: &str, error: &dyn std::fmt::Display, next: &str) -> CliError {

@@ -1,24 +1,17 @@
 //! From a request to its answer. Used by the socket and by commands that have the directory to themselves.
 
-use std::future::Future as _;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use latent_bridge::{BusError, EventBus, HeadContent, PublishResult, RecordHead};
-use latent_core::{Offset, Partition, Ticket, Uid};
+use latent_core::{Offset, Partition, Uid};
 
 use super::protocol::{Answer, Bounds, Event, Fault, NewEvent, Placed, Published, Request, TopicInfo};
 use super::statistics::{PartitionPlace, page_of_partitions};
 use super::target::{ControlTarget, TriggerStatus};
 use crate::limits;
 
-/// Answers one request. Nothing in it blocks the calling thread: publications are handed over and awaited; everything else, reads of
-/// the log among it, runs on a thread that may block.
+/// Answers one request. Nothing in it blocks the calling thread: it runs on a thread that may block.
 pub(crate) async fn answer(target: &Arc<dyn ControlTarget>, request: Request) -> Answer {
-    if let Request::Publish { topic, events } = request {
-        return publish(&*target.bus(), &topic, events).await;
-    }
     let target = Arc::clone(target);
     let answered = tokio::task::spawn_blocking(move || answer_blocking(&*target, request)).await;
     let failed = |_| Answer::Fault(Fault::refused("node", "the node failed while it answered; its log says why".to_owned()));
@@ -49,7 +42,7 @@ fn read(target: &dyn ControlTarget, request: Request) -> Result<Answer, BusError
         Request::Summary => Answer::Summary(target.node_summary()),
         Request::Statistics { topic, after } => statistics(target, topic.as_deref(), after.as_ref())?,
         Request::Maintain => Answer::Maintained(target.maintain()?.into()),
-        Request::Publish { .. } => return Err(BusError::NotSent { reason: "publications are handed over, not read".to_owned() }),
+        Request::Publish { topic, events } => publish(&*bus, &topic, events),
     })
 }
 
@@ -77,46 +70,25 @@ fn topics(bus: &dyn EventBus) -> Result<Vec<TopicInfo>, BusError> {
     bus.topics().into_iter().map(describe).collect()
 }
 
-/// Hands records over in order and stops at the first that finds the log full: a later one of the same key must not overtake it.
-async fn publish(bus: &dyn EventBus, topic: &str, events: Vec<NewEvent>) -> Answer {
+/// Publishes records in order, together. What comes behind a failure that may pass is not tried: it must not overtake.
+fn publish(bus: &dyn EventBus, topic: &str, events: Vec<NewEvent>) -> Answer {
     if let Err(error) = limits::PUBLISH_BATCH_RECORDS.check((events.len() as u64).max(limits::PUBLISH_BATCH_RECORDS.min)) {
         return Answer::Fault(Fault::refused("out-of-range", error.to_string()));
     }
-    let mut handed_over = Vec::with_capacity(events.len());
-    let mut busy = false;
+    let (mut records, mut refused) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
     for event in events {
-        let submitted = if busy { Submitted::NotTried } else { submit(bus, topic, event) };
-        busy |= matches!(&submitted, Submitted::Done(Err(BusError::Busy { .. })));
-        handed_over.push(submitted);
+        match event.into_record() {
+            Ok(record) => {
+                records.push(record);
+                refused.push(None);
+            }
+            Err(error) => refused.push(Some(error)),
+        }
     }
-    let mut results = Vec::with_capacity(handed_over.len());
-    for submitted in handed_over {
-        results.push(match submitted {
-            Submitted::NotTried => Published::Fault(Fault::behind_a_busy_one()),
-            Submitted::Done(result) => published(result),
-            Submitted::Pending(ticket) => published(ticket.await),
-        });
-    }
-    Answer::Published(results)
-}
-
-enum Submitted {
-    NotTried,
-    Done(PublishResult),
-    Pending(Ticket<PublishResult>),
-}
-
-fn submit(bus: &dyn EventBus, topic: &str, event: NewEvent) -> Submitted {
-    let record = match event.into_record() {
-        Ok(record) => record,
-        Err(error) => return Submitted::Done(Err(error)),
-    };
-    let mut ticket = bus.submit_record(topic, record);
-    // A refusal at the door is ready at once; nobody needs to be woken for it.
-    match Pin::new(&mut ticket).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => Submitted::Done(result),
-        Poll::Pending => Submitted::Pending(ticket),
-    }
+    let mut results = bus.publish_batch(topic, &records).into_iter();
+    let missing = || Err(BusError::Backend("the log gave no answer to this event".to_owned()));
+    let result = |refused: Option<BusError>| refused.map_or_else(|| results.next().unwrap_or_else(missing), Err);
+    Answer::Published(refused.into_iter().map(result).map(published).collect())
 }
 
 fn published(result: PublishResult) -> Published {
@@ -167,7 +139,7 @@ mod tests {
     use std::sync::Mutex;
 
     use latent_bridge::{AppendWatcher, MaintenanceReport, PublishAck};
-    use latent_core::{NewRecord, StoredRecord, UnixMillis};
+    use latent_core::{NewRecord, StoredRecord, Ticket, UnixMillis};
 
     use super::super::protocol::Payload;
     use super::*;
@@ -252,13 +224,9 @@ mod tests {
             attributes: Vec::new(),
             payload: Payload(uid.to_owned().into()),
         };
-        let mut published = Box::pin(publish(&bus, "t", ["a", "b", "c", "d"].map(event).to_vec()));
-        let Poll::Ready(Answer::Published(results)) = published.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
-            panic!("every ticket is ready")
-        };
+        let Answer::Published(results) = publish(&bus, "t", ["a", "b", "c", "d"].map(event).to_vec()) else { panic!("not published") };
         let busy: Vec<_> = results.iter().map(|result| matches!(result, Published::Fault(fault) if fault.is_busy())).collect();
         assert_eq!(busy, [false, true, true, true]);
-        drop(published);
         assert_eq!(*bus.offered.lock().unwrap(), ["a", "b"], "the later ones were not even offered");
     }
 }

@@ -296,12 +296,6 @@ impl Fault {
         Self { kind: kind.to_owned(), permanent: true, uncertain: false, message, continue_at: None }
     }
 
-    /// Not tried, because the log was busy with an earlier event of the same batch.
-    pub(super) fn behind_a_busy_one() -> Self {
-        let message = "busy: an earlier event of the batch found the log busy; nothing was taken".to_owned();
-        Self { kind: BUSY.to_owned(), permanent: false, uncertain: false, message, continue_at: None }
-    }
-
     /// Handed over, and the answer never came.
     pub(crate) fn unanswered(reason: &str) -> Self {
         let message = format!("uncertain: the event may be stored ({reason}); publish it again with the same uid to learn");

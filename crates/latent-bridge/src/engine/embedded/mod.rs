@@ -79,6 +79,7 @@ use uid_hash::UidHasher;
 use uid_runs::{FilterBudget, RunStore, UidHash};
 use writer::{Asker, Command, Writer};
 
+use crate::bus::batch;
 use crate::{AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, limits};
 
 pub use options::{EngineLimits, EngineOptions};
@@ -528,10 +529,9 @@ impl EventBus for EmbeddedBroker {
             let (together, later) = rest.split_at(together(rest, &self.shared.limits));
             results.extend(self.shared.publish_together(topic, together));
             rest = later;
-            // What comes later must not overtake what found the log full.
-            if let Some(Err(busy @ BusError::Busy { .. })) = results.last() {
-                let busy = busy.clone();
-                results.extend(refused(rest.len(), &busy));
+            if let Some(failed) = results.iter().find_map(batch::may_pass) {
+                let behind = batch::behind(failed);
+                results.extend(refused(rest.len(), &behind));
                 break;
             }
         }

@@ -101,7 +101,9 @@ impl<'t> Sender<'t> {
     /// One result for each event.
     fn publish(&mut self, events: Vec<NewEvent>) -> (Vec<Published>, Option<String>) {
         let mut patience = Patience::begin();
-        publish_in_order(events, |events| self.publish_once(events), |progress| patience.wait(progress))
+        let (results, stopped) = publish_in_order(events, |events| self.publish_once(events), |progress| patience.wait(progress));
+        let stopped = stopped.or_else(|| results.iter().find_map(failed_for_now));
+        (results, stopped)
     }
 
     fn publish_once(&mut self, events: Vec<NewEvent>) -> Try {
@@ -114,6 +116,14 @@ impl<'t> Sender<'t> {
             Err(error) if error.may_have_happened() => (for_each(Fault::unanswered(&error.to_string())), Some(error.to_string())),
             Err(error) => (for_each(not_sent(&error)), Some(error.to_string())),
         }
+    }
+}
+
+/// Why nothing more is sent after this result: a later event of its key would overtake one that the log did not take for now.
+fn failed_for_now(result: &Published) -> Option<String> {
+    match result {
+        Published::Fault(fault) if !fault.permanent && !fault.uncertain => Some(fault.message.clone()),
+        _ => None,
     }
 }
 
