@@ -38,9 +38,10 @@ pub(crate) fn behind(failed: &BusError) -> BusError {
     }
 }
 
-/// A failure of the log and not of the event: what comes behind must wait.
+/// A failure of the log and not of the event: what comes behind must wait. A damaged record that has the event's uid is that event's
+/// trouble and does not pass by waiting.
 pub(crate) fn may_pass(result: &PublishResult) -> Option<&BusError> {
-    result.as_ref().err().filter(|error| !error.is_permanent())
+    result.as_ref().err().filter(|error| !error.is_permanent() && !matches!(error, BusError::Unreadable { .. }))
 }
 
 struct Batch {

@@ -9,7 +9,7 @@ use latent_bridge::{BusError, EmbeddedBroker, EventBus, PublishResult};
 use latent_core::{Partition, UncertainCause};
 
 use crate::support::fixtures::{Published, count, fates, manifest, options, publish, quick, record, scratch, small_limits};
-use crate::support::storage::{Failing, TestStorage};
+use crate::support::storage::{Failing, Fault, Op, TestStorage};
 
 const TOPICS: [(&str, u32); 2] = [("a", 2), ("b", 1)];
 
@@ -241,4 +241,46 @@ fn a_full_disk_at_every_byte_of_a_write_leaves_no_half_record() {
         assert_eq!((broker.recovered_torn_records(), count(&fates(&broker, &new))), (0, (3, 0, 0)), "{bytes}");
         assert_eq!(broker.find_event_by_uid("t", "k", "lost"), Ok(None));
     }
+}
+
+#[test]
+fn zeros_that_find_no_room_do_not_refuse_the_record_they_are_for() {
+    let storage = TestStorage::without_syncs();
+    let directory = scratch();
+    let limits = EngineLimits { preallocation_bytes: 512, ..EngineLimits::default() };
+    let broker = EmbeddedBroker::provision_with(directory.path(), &manifest(&[("t", 1)]), options(&storage, limits)).unwrap();
+    // A segment that is there already does not take the next one's zeros for its own.
+    publish(&broker, "t", "first", 1);
+    let full = |number| Fault { which: Failing::Only(number), ..Fault::full_from(Op::Write, ".seg", 0) };
+    // The zeros ahead of the record; then the zeros and the record itself, for which the next segment's zeros are given up.
+    for (uid, faults) in [("a", vec![full(0)]), ("b", vec![full(0), full(1)])] {
+        let next = directory.path().join("topics/t/next.zeros");
+        std::fs::write(&next, [0; 64]).unwrap();
+        storage.inject(&faults);
+        broker.publish_record("t", &record(uid, "k", vec![1; 9_000])).unwrap();
+        assert_eq!(storage.failed(), faults.len() as u64, "{uid}");
+        assert_eq!(next.exists(), uid == "a");
+    }
+    storage.fail(Failing::Never);
+    drop(broker);
+    let broker = EmbeddedBroker::open_with(directory.path(), quick(EngineLimits::default())).unwrap();
+    assert_eq!(broker.recovered_torn_records(), 0);
+    assert!(["a", "b"].iter().all(|uid| broker.find_event_by_uid("t", "k", uid).unwrap().is_some()));
+}
+
+#[test]
+fn nothing_of_a_batch_overtakes_what_the_log_did_not_take() {
+    let storage = TestStorage::without_syncs();
+    let directory = scratch();
+    let limits = EngineLimits { group_records: 4, ..EngineLimits::default() };
+    let broker = EmbeddedBroker::provision_with(directory.path(), &manifest(&[("t", 1)]), options(&storage, limits)).unwrap();
+    let records: Vec<_> = (0..12).map(|n| record(&format!("u{n}"), "k", "x")).collect();
+    publish(&broker, "t", "first", 1);
+    // The second group of four.
+    storage.inject(&[Fault::once(Op::Write, ".seg", 1)]);
+    let results = broker.publish_batch("t", &records);
+    let refused: Vec<_> = results.iter().map(|result| matches!(result, Err(BusError::NotSent { .. }))).collect();
+    assert_eq!(refused, [[false; 4], [true; 4], [true; 4]].concat(), "{results:?}");
+    let again: Vec<_> = broker.publish_batch("t", &records).into_iter().map(Result::unwrap).collect();
+    assert!(again.is_sorted_by_key(|ack| ack.offset) && again[..4].iter().all(|ack| ack.duplicate) && !again[4].duplicate);
 }

@@ -7,7 +7,7 @@ use latent_bridge::{AppendWatcher, BusError, EmbeddedBroker, EventBus};
 use latent_core::{Offset, Partition, Ticket};
 use serde_json::json;
 
-use crate::support::fixtures::{SetClock, fates, manifest, options, publish, quick, record};
+use crate::support::fixtures::{SetClock, fates, manifest, options, publish, quick, record, scratch};
 use crate::support::storage::{Failing, TestStorage};
 
 /// A broker whose writer is held in the sync of a first record.
@@ -151,4 +151,31 @@ fn segments_roll_and_every_record_stays_readable() {
     assert!(fates(&broker, &published).iter().all(|fate| *fate == crate::support::fixtures::Fate::Intact));
     let again = publish(&broker, "t", "a", 200);
     assert!(again.iter().zip(&published).all(|(again, first)| again.ack.duplicate && again.ack.offset == first.ack.offset));
+}
+
+#[test]
+fn a_segment_ends_with_the_last_record_it_may_have() {
+    for (count, segments) in [(5, 1), (6, 1), (7, 2), (12, 2), (13, 3)] {
+        let directory = scratch();
+        let limits = EngineLimits { segment_records: 6, group_records: 3, ..EngineLimits::default() };
+        let broker = EmbeddedBroker::provision_with(directory.path(), &manifest(&[("t", 2)]), quick(limits)).unwrap();
+        (0..count).for_each(|n| drop(publish(&broker, "t", &n.to_string(), 1)));
+        assert_eq!(broker.statistics()[0].segments, segments, "{count} records");
+    }
+}
+
+#[test]
+fn no_more_full_segments_are_kept_open_than_allowed() {
+    for open_segments in [1, 2, 5] {
+        let directory = scratch();
+        let limits = EngineLimits { segment_records: 3, open_segments, ..EngineLimits::default() };
+        let broker = EmbeddedBroker::provision_with(directory.path(), &manifest(&[("t", 1)]), quick(limits)).unwrap();
+        (0..20).for_each(|n| drop(publish(&broker, "t", &n.to_string(), 1)));
+        for _ in 0..2 {
+            assert_eq!(broker.fetch("t", 0, 0, 100).unwrap().len(), 20);
+        }
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        let open = open.filter(|path| path.starts_with(directory.path()) && path.extension().is_some_and(|ending| ending == "seg"));
+        assert_eq!(open.count() as u64, open_segments + 1, "and the one being written");
+    }
 }

@@ -88,3 +88,31 @@ fn at_most_8_mebibytes_are_unanswered_at_a_time() {
         assert_eq!(most_in_flight(&sizes, most), most, "{:?}", &sizes[15..]);
     }
 }
+
+#[test]
+fn a_failure_that_may_pass_stops_a_batch_and_one_of_the_event_does_not() {
+    let not_sent = || BusError::NotSent { reason: "full".to_owned() };
+    let busy = || BusError::Busy { limit: "queue" };
+    let unreadable = || BusError::Unreadable { topic: "t".to_owned(), partition: 0, offset: 1 };
+    let rejected = || BusError::Rejected { rule: "x".to_owned(), permanent: true };
+    // What the second of four answers, how many are offered, and what becomes of the third.
+    let cases: [(BusError, usize, Result<(), &str>); 4] =
+        [(not_sent(), 2, Err("not-sent")), (busy(), 2, Err("busy")), (unreadable(), 4, Ok(())), (rejected(), 4, Ok(()))];
+    for (failure, offered, third) in cases {
+        let count = Arc::new(AtomicUsize::new(0));
+        let bus = Scripted {
+            publish: Box::new({
+                let (count, failure) = (Arc::clone(&count), failure.clone());
+                move |_| match count.fetch_add(1, Ordering::SeqCst) {
+                    1 => Ticket::ready(Err(failure.clone())),
+                    number => Ticket::ready(Ok(numbered(number))),
+                }
+            }),
+            ..Scripted::holding([], &[], 1)
+        };
+        let results = bus.publish_batch("t", &vec![record(Bytes::new()); 4]);
+        assert_eq!((results.len(), count.load(Ordering::SeqCst)), (4, offered), "{failure:?}");
+        assert_eq!(results[1].as_ref().unwrap_err(), &failure);
+        assert_eq!(results[2].as_ref().map(drop).map_err(BusError::kind), third, "{failure:?}");
+    }
+}

@@ -7,9 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::storage::StorageFile;
-
-const ZEROS: &[u8] = &[0; 65_536];
+use super::storage::{StorageFile, write_zeros};
 
 /// See the module.
 pub(super) struct AppendFile {
@@ -97,24 +95,15 @@ impl AppendFile {
         if self.preallocation_bytes == 0 || end <= self.allocated {
             return Ok(());
         }
-        match self.write_zeros(end) {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.file.resize(self.allocated.max(self.length)),
-            written => written,
-        }
-    }
-
-    fn write_zeros(&mut self, end: u64) -> io::Result<()> {
         let target = end.saturating_add(self.preallocation_bytes);
-        let mut at = end.max(self.allocated);
-        while at < target {
-            let count = (target - at).min(ZEROS.len() as u64);
-            // `count` is at most the length of ZEROS, so the slice is always there.
-            let zeros = usize::try_from(count).ok().and_then(|count| ZEROS.get(..count)).unwrap_or(ZEROS);
-            self.file.write_at(zeros, at)?;
-            at += count;
+        match write_zeros(&*self.file, end.max(self.allocated), target) {
+            Ok(()) => {
+                self.allocated = target;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.file.resize(self.allocated.max(self.length)),
+            failed => failed,
         }
-        self.allocated = target;
-        Ok(())
     }
 
     fn take_back(&mut self, error: io::Error) -> AppendError {

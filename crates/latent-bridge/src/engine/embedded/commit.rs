@@ -185,7 +185,7 @@ impl<T> GroupCommit<T> {
     }
 
     /// The records of a topic in the order in which they are encoded.
-    pub(super) fn planned(&self, topic: usize) -> impl Iterator<Item = PlannedRecord> {
+    pub(super) fn planned(&self, topic: usize) -> impl Iterator<Item = PlannedRecord> + Clone {
         self.groups.get(&topic).into_iter().flat_map(|group| group.planned.iter().map(|planned| planned.record))
     }
 

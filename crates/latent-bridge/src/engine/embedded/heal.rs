@@ -53,12 +53,9 @@ pub(super) fn foreign_runs_dropped(topic: &Topic) {
         let mut contents = topic.write();
         let witness = |next: u64| contents.segments.iter().find(|segment| segment.next_sequence == next).map(|segment| segment.witness);
         let successor = contents.runs.without(|run| witness(run.range().next) != Some(run.witness()));
-        successor.map(|successor| {
-            contents.runs = successor.runs;
-            successor.dropped
-        })
+        contents.replace_runs(successor)
     };
-    for run in dropped.iter().flatten() {
+    for run in &dropped {
         let file = base_name(run.path());
         tracing::warn!(topic = topic.name, file, "a uid run that does not fit its segments is dropped and made again from the log");
         topic.run_store.remove(run);
@@ -82,23 +79,11 @@ pub(super) fn runs_again(disk: &Disk<'_>, topic: &Topic, covered: u64) -> Result
         let memory = read_again(disk, topic, &segment)?;
         let range = range_of(&segment);
         let run = topic.run_store.write(RunToWrite { range, level: 0, witness: segment.witness, entries: memory.uids.sorted() })?;
-        let dropped = {
-            let mut contents = topic.write();
-            let successor = contents.runs.with(run);
-            contents.runs = successor.runs;
-            successor.dropped
-        };
-        dropped.iter().for_each(|run| topic.run_store.remove(run));
+        let needless = topic.write().put_run(run);
+        needless.iter().for_each(|run| topic.run_store.remove(run));
     }
-    let pruned = {
-        let mut contents = topic.write();
-        let successor = contents.runs.pruned(contents.first.sequence);
-        successor.map(|successor| {
-            contents.runs = successor.runs;
-            successor.dropped
-        })
-    };
-    pruned.iter().flatten().for_each(|run| topic.run_store.remove(run));
+    let needless = topic.write().prune_runs();
+    needless.iter().for_each(|run| topic.run_store.remove(run));
     Ok(())
 }
 

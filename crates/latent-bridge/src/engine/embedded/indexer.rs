@@ -14,8 +14,8 @@ use super::heal;
 use super::prepared;
 use super::segment::Segment;
 use super::segment_index::{self, index_path};
-use super::topic::{Contents, Topic};
-use super::uid_runs::{Run, RunToWrite, SequenceRange, Successor};
+use super::topic::Topic;
+use super::uid_runs::{RunToWrite, SequenceRange};
 use crate::BusError;
 
 /// Work for the thread, by number of topic.
@@ -204,7 +204,7 @@ fn write_index(shared: &Shared, topic: &Topic, segment: &Arc<Segment>) -> Result
     let expired = !contents.has(segment);
     let needless = match run {
         Some(run) if expired => vec![run],
-        Some(run) => put(&mut contents, run),
+        Some(run) => contents.put_run(run),
         None => Vec::new(),
     };
     if !expired {
@@ -218,17 +218,6 @@ fn write_index(shared: &Shared, topic: &Topic, segment: &Arc<Segment>) -> Result
     Ok(())
 }
 
-/// Puts a run in place and returns those whose files may go: what it replaces, and what has expired while it was made.
-fn put(contents: &mut Contents, run: Arc<Run>) -> Vec<Arc<Run>> {
-    let Successor { runs, mut dropped } = contents.runs.with(run);
-    contents.runs = runs;
-    if let Some(pruned) = contents.runs.pruned(contents.first.sequence) {
-        contents.runs = pruned.runs;
-        dropped.extend(pruned.dropped);
-    }
-    dropped
-}
-
 fn prepare(shared: &Shared, number: usize) {
     let Some(topic) = shared.topics.get(number) else { return };
     if let Err(error) = prepared::write(&*shared.storage, &topic.directory, shared.limits.segment_bytes) {
@@ -239,9 +228,6 @@ fn prepare(shared: &Shared, number: usize) {
 /// Merges runs while some are due. A full segment goes first, and closing ends a merge half-way, which leaves nothing behind.
 fn merge(shared: &Shared, number: usize) {
     let Some(topic) = shared.topics.get(number) else { return };
-    if let Err(error) = heal::runs_again(&shared.disk(topic), topic, u64::MAX) {
-        tracing::warn!(topic = topic.name, %error, "damaged uid runs could not be made again; look-ups that need them fail");
-    }
     loop {
         let (plan, first) = {
             let contents = topic.read();
@@ -257,12 +243,16 @@ fn merge(shared: &Shared, number: usize) {
         match topic.run_store.merge(&plan, first, &mut between) {
             Ok(Some(run)) => {
                 let _changing = topic.changing_runs();
-                let needless = put(&mut topic.write(), run);
+                let needless = topic.write().put_run(run);
                 needless.iter().for_each(|run| topic.run_store.remove(run));
             }
             Ok(None) => return,
             Err(error) => {
                 tracing::warn!(topic = topic.name, %error, "uid runs could not be merged; look-ups go on over more of them");
+                // A damaged one is made again at once; a look-up that meets one does the same.
+                if let Err(error) = heal::runs_again(&shared.disk(topic), topic, u64::MAX) {
+                    tracing::warn!(topic = topic.name, %error, "damaged uid runs could not be made again; look-ups that need them fail");
+                }
                 return;
             }
         }

@@ -153,11 +153,11 @@ impl EmbeddedBroker {
         Self::open_with(directory, EngineOptions::default())
     }
 
-    /// Opens a provisioned directory: reads every log, cuts torn tails, rebuilds the indexes.
+    /// Opens a provisioned directory: reads the last segment of every log, cuts torn tails, makes indexes again that do not fit.
     ///
     /// # Errors
-    /// [`BusError::Config`] when it is not provisioned, of an unknown format version, or has a file missing or changed; [`BusError::InUse`] naming the
-    /// holder; [`BusError::Io`].
+    /// [`BusError::Config`] when it is not provisioned, of an unknown format version, or has a file missing or changed;
+    /// [`BusError::InUse`] naming the holder; [`BusError::Io`].
     pub fn open_with(directory: &Path, options: EngineOptions) -> Result<Self, BusError> {
         Self::start(provision::open(directory, &options)?, options)
     }

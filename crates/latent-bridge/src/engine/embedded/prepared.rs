@@ -5,10 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::directory::{discard, sync_parent, temporary};
-use super::storage::{OpenAs, PathKind, Storage};
+use super::storage::{OpenAs, PathKind, Storage, write_zeros};
 use crate::BusError;
-
-const ZEROS: &[u8] = &[0; 65_536];
 
 /// Where a topic's prepared segment is.
 pub(super) fn path(topic_directory: &Path) -> PathBuf {
@@ -32,12 +30,7 @@ pub(super) fn write(storage: &dyn Storage, topic_directory: &Path, bytes: u64) -
 
 fn zeros(storage: &dyn Storage, path: &Path, bytes: u64) -> io::Result<()> {
     let file = storage.open(path, OpenAs::Empty)?;
-    let mut at = 0;
-    while at < bytes {
-        let zeros = usize::try_from(bytes - at).ok().and_then(|rest| ZEROS.get(..rest)).unwrap_or(ZEROS);
-        file.write_at(zeros, at)?;
-        at += zeros.len() as u64;
-    }
+    write_zeros(&*file, 0, bytes)?;
     file.sync()
 }
 
@@ -50,7 +43,7 @@ pub(super) fn claim(storage: &dyn Storage, topic_directory: &Path, segment: &Pat
     storage.rename(&path, segment).map(|()| true)
 }
 
-/// Removes what an earlier process left. Whoever wrote it may have been stopped before it was whole.
+/// Removes it: what an earlier process left, which may have been stopped before it was whole, or what takes up room that records need.
 pub(super) fn remove(storage: &dyn Storage, topic_directory: &Path) {
     let path = path(topic_directory);
     discard(storage, &temporary(&path));

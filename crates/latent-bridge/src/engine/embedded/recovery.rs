@@ -68,8 +68,9 @@ pub(super) fn open_topic(storage: &Arc<dyn Storage>, open: &OpenSegments, wanted
         full: VecDeque::new(),
         displaced: 0,
     };
-    let mut files = opening.segment_files(first.as_ref())?;
-    opening.see_indexes(&files, first.as_ref())?;
+    let names = storage.list(directory).map_err(|error| BusError::io("listing", directory, &error))?;
+    let mut files = opening.segment_files(&names, first.as_ref())?;
+    opening.see_indexes(&names, &files, first.as_ref());
     let last = files.pop();
     opening.newest_full = files.last().map(|file| file.first_sequence);
     opening.last = last.as_ref().map(|file| file.first_sequence);
@@ -89,7 +90,7 @@ pub(super) fn open_topic(storage: &Arc<dyn Storage>, open: &OpenSegments, wanted
     let first = first.unwrap_or_else(|| begins.cloned().unwrap_or_else(|| Numbers::zero(partitions)));
     let contents = Contents { segments: full, active: last.active, runs, first, next: next.clone(), displaced };
     let topic = Arc::new(Topic::new(parts, contents));
-    let mut log = TopicLog { topic, storage: Arc::clone(storage), current: last.current, bounds, watermark };
+    let mut log = TopicLog { topic, storage: Arc::clone(storage), current: last.current, bounds, watermark, next_wanted: false };
     // Numbers skipped for lost records must stay skipped, and the runs that are dropped may have been the last to know.
     log.write_watermark(&next);
     heal::foreign_runs_dropped(&log.topic);
@@ -131,9 +132,8 @@ struct LastSegment {
 
 impl Opening<'_> {
     /// Segments in order. Those that expired, and could not be removed when they did, are removed now.
-    fn segment_files(&self, first: Option<&Numbers>) -> Result<Vec<SegmentFile>, BusError> {
+    fn segment_files(&self, names: &[String], first: Option<&Numbers>) -> Result<Vec<SegmentFile>, BusError> {
         let directory = &self.parts.directory;
-        let names = self.storage.list(directory).map_err(|error| BusError::io("listing", directory, &error))?;
         let mut segments: Vec<_> = names.iter().filter_map(|name| Some((parse_segment_name(name)?, directory.join(name)))).collect();
         segments.sort();
         let mut files = Vec::new();
@@ -160,11 +160,9 @@ impl Opening<'_> {
 
     /// Looks at indexes that say where the log ended once: of its last segment, and of segments that are lost. Those of expired segments
     /// are removed.
-    fn see_indexes(&mut self, files: &[SegmentFile], first: Option<&Numbers>) -> Result<(), BusError> {
-        let directory = &self.parts.directory;
-        let names = self.storage.list(directory).map_err(|error| BusError::io("listing", directory, &error))?;
-        for name in &names {
-            let (path, Some(first_sequence)) = (directory.join(name), parse_index_name(name)) else { continue };
+    fn see_indexes(&mut self, names: &[String], files: &[SegmentFile], first: Option<&Numbers>) {
+        for name in names {
+            let (path, Some(first_sequence)) = (self.parts.directory.join(name), parse_index_name(name)) else { continue };
             let at = files.binary_search_by_key(&first_sequence, |file| file.first_sequence);
             if at.is_err() && first.is_some_and(|first| first_sequence < first.sequence) {
                 remove_file(self.storage, &path);
@@ -178,7 +176,6 @@ impl Opening<'_> {
                 self.seen.raise_to(&summary.end);
             }
         }
-        Ok(())
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn StorageFile>, BusError> {

@@ -44,10 +44,12 @@ pub(super) fn run(
     }
     let first = first_without(&log.topic.read(), expired.len());
     log.keep_watermark(Watermark { first: first.clone(), next: next.clone() })?;
-    let dropped_runs = forget(&log.topic, expired.len(), first);
     let mut done = Expired { segments: expired.len() as u64, ..Expired::default() };
-    for run in dropped_runs {
-        done.unremoved_files += u64::from(!remove_file(&*log.storage, run.path()));
+    {
+        let _changing = log.topic.changing_runs();
+        for run in forget(&log.topic, expired.len(), first) {
+            done.unremoved_files += u64::from(!remove_file(&*log.storage, run.path()));
+        }
     }
     for segment in expired {
         done.records += segment.records_in_all();
@@ -101,9 +103,7 @@ fn forget(topic: &Topic, count: usize, first: Numbers) -> Vec<Arc<Run>> {
     let mut contents = topic.write();
     contents.segments.drain(..count);
     contents.first = first;
-    let Some(successor) = contents.runs.pruned(contents.first.sequence) else { return Vec::new() };
-    contents.runs = successor.runs;
-    successor.dropped
+    contents.prune_runs()
 }
 
 fn remove(storage: &dyn Storage, segment: &Segment) -> u64 {

@@ -105,6 +105,17 @@ pub trait StorageFile: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
+/// Writes zeros from `at` to `end`, in pieces.
+pub(super) fn write_zeros(file: &dyn StorageFile, mut at: u64, end: u64) -> io::Result<()> {
+    const ZEROS: &[u8] = &[0; 65_536];
+    while at < end {
+        let zeros = usize::try_from(end - at).ok().and_then(|rest| ZEROS.get(..rest)).unwrap_or(ZEROS);
+        file.write_at(zeros, at)?;
+        at += zeros.len() as u64;
+    }
+    Ok(())
+}
+
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OsStorage;

@@ -17,7 +17,7 @@ use super::segment::Segment;
 use super::storage::StorageFile;
 use super::uid_hash::UidHasher;
 use super::uid_map::UidMap;
-use super::uid_runs::{RunStore, UidRuns};
+use super::uid_runs::{Run, RunStore, Successor, UidRuns};
 use crate::{BusError, TopicSchema};
 
 /// See the module.
@@ -161,6 +161,27 @@ impl Contents {
     /// Whether this full segment is still one of the topic's: it is not when it has expired.
     pub(super) fn has(&self, segment: &Arc<Segment>) -> bool {
         self.segments.iter().any(|known| Arc::ptr_eq(known, segment))
+    }
+
+    /// Puts a uid run in place. Returns those whose files may go: what it replaces, and what has expired meanwhile.
+    pub(super) fn put_run(&mut self, run: Arc<Run>) -> Vec<Arc<Run>> {
+        let Successor { runs, mut dropped } = self.runs.with(run);
+        self.runs = runs;
+        dropped.extend(self.prune_runs());
+        dropped
+    }
+
+    /// Takes out the uid runs that nobody needs any more, and returns them.
+    pub(super) fn prune_runs(&mut self) -> Vec<Arc<Run>> {
+        let pruned = self.runs.pruned(self.first.sequence);
+        self.replace_runs(pruned)
+    }
+
+    /// Puts another set of uid runs in place, if there is one. Returns those whose files may go.
+    pub(super) fn replace_runs(&mut self, successor: Option<Successor>) -> Vec<Arc<Run>> {
+        let Some(Successor { runs, dropped }) = successor else { return Vec::new() };
+        self.runs = runs;
+        dropped
     }
 
     /// Readable records and bytes of their frames, of a partition.

@@ -29,6 +29,8 @@ pub(super) struct TopicLog {
     pub(super) bounds: SegmentBounds,
     /// The last watermark written.
     pub(super) watermark: Option<Watermark>,
+    /// Whether the segment after the current one was asked for.
+    pub(super) next_wanted: bool,
 }
 
 /// When a segment is full and how it grows.
@@ -56,12 +58,12 @@ impl TopicLog {
     /// Writes the frames of a group and says where they begin.
     pub(super) fn append(
         &mut self,
-        records: &[PlannedRecord],
+        records: impl Iterator<Item = PlannedRecord> + Clone,
         frames: &mut Vec<u8>,
         sealed: &dyn SealedBefore,
     ) -> Result<u64, WriteOutcome> {
-        if !self.has_room(records, frames.len() as u64) {
-            let first_sequence = records.first().map_or(0, |record| record.header.identity.sequence);
+        if !self.has_room(records.clone(), frames.len() as u64) {
+            let first_sequence = records.clone().next().map_or(0, |record| record.header.identity.sequence);
             self.start_segment(first_sequence, sealed)?;
         }
         let Some(file) = self.current.as_mut() else {
@@ -94,7 +96,7 @@ impl TopicLog {
         Ok(at + start_bytes)
     }
 
-    fn has_room(&self, records: &[PlannedRecord], bytes: u64) -> bool {
+    fn has_room(&self, mut records: impl Iterator<Item = PlannedRecord> + Clone, bytes: u64) -> bool {
         let Some(file) = &self.current else { return false };
         let contents = self.topic.read();
         // Where no number was given yet, another segment would have the same name; whatever comes first has room.
@@ -104,13 +106,13 @@ impl TopicLog {
         }
         let positions = contents.active.as_ref().map(|active| &active.positions);
         let count = positions.map_or(0, super::positions::Positions::count);
-        let holds = |record: &PlannedRecord| {
+        let holds = |record: PlannedRecord| {
             let identity = record.header.identity;
             positions.is_none_or(|positions| positions.holds(identity.partition, identity.offset))
         };
         file.length().saturating_add(bytes) <= self.bounds.bytes_max
-            && count.saturating_add(records.len() as u64) <= self.bounds.records_max
-            && records.iter().all(holds)
+            && count.saturating_add(records.clone().count() as u64) <= self.bounds.records_max
+            && records.all(holds)
     }
 
     /// Makes what was written durable.
@@ -125,27 +127,23 @@ impl TopicLog {
     }
 
     /// Shows durable records to readers. The first one's frame lies at `at`.
-    pub(super) fn show(&self, records: &[PlannedRecord], mut at: u64) {
+    pub(super) fn show(&self, records: impl Iterator<Item = PlannedRecord>, mut at: u64) {
         let mut contents = self.topic.write();
         let Contents { active, next, .. } = &mut *contents;
         let Some(active) = active else { return };
-        active.uids.reserve(records.len());
         for PlannedRecord { header, uid_hash } in records {
             let identity = header.identity;
             // A segment is at most 1 GiB long, so a position always fits.
             let place = Place { offset: identity.offset, at: u32::try_from(at).unwrap_or(u32::MAX) };
             active.positions.push(identity.partition, place, header.frame_bytes());
-            active.uids.add(UidEntry { hash: *uid_hash, sequence: identity.sequence, at: place.at });
+            active.uids.add(UidEntry { hash: uid_hash, sequence: identity.sequence, at: place.at });
             next.sequence = identity.sequence.saturating_add(1);
             next.raise(usize::from(identity.partition), identity.offset.saturating_add(1));
             at += header.frame_bytes();
+            active.oldest = active.oldest.min(header.stored_at);
+            active.newest = active.newest.max(header.stored_at);
         }
         active.length = at;
-        // The records of a group have one time.
-        if let Some(first) = records.first() {
-            active.oldest = active.oldest.min(first.header.stored_at);
-            active.newest = active.newest.max(first.header.stored_at);
-        }
     }
 
     fn start_segment(&mut self, first_sequence: u64, sealed: &dyn SealedBefore) -> Result<(), WriteOutcome> {
@@ -186,7 +184,8 @@ impl TopicLog {
         let mut contents = self.topic.write();
         let start = contents.next.clone();
         contents.active = Some(Active::new(file.path().to_owned(), Arc::clone(file.file()), start));
-        self.current = Some(file);
+        drop(contents);
+        (self.current, self.next_wanted) = (Some(file), false);
     }
 
     /// Creates the file of a segment whose first record gets this sequence.
@@ -233,11 +232,13 @@ impl TopicLog {
         sealed.seal(segment);
     }
 
-    /// True when the current segment is so full that the next one should be made ready.
-    pub(super) fn wants_next(&self) -> bool {
+    /// True, once for each segment, when the current one is so full that the next should be made ready.
+    pub(super) fn wants_next(&mut self) -> bool {
         let SegmentBounds { bytes_max, preallocation_bytes, .. } = self.bounds;
         let worth_it = preallocation_bytes > 0 && bytes_max / 8 >= preallocation_bytes;
-        worth_it && self.current.as_ref().is_some_and(|file| file.length() > bytes_max / 2)
+        let wanted = worth_it && !self.next_wanted && self.current.as_ref().is_some_and(|file| file.length() > bytes_max / 2);
+        self.next_wanted |= wanted;
+        wanted
     }
 
     /// Remembers durable next numbers in the watermark. A failure costs only what a watermark is for, so it is a warning.

@@ -11,7 +11,7 @@ use std::sync::{Arc, TryLockError};
 use latent_core::{Completer, Offset, Partition, UnixMillis};
 
 use super::Shared;
-use super::commit::{Answer, GroupCommit, Known, Located, PlannedRecord, Submission, WriteOutcome};
+use super::commit::{Answer, GroupCommit, Known, Located, Submission, WriteOutcome};
 use super::events::Event;
 use super::queue::Bound;
 use super::retention_pass;
@@ -64,7 +64,6 @@ pub(super) struct Writer {
     machine: GroupCommit<Asker>,
     logs: Vec<TopicLog>,
     buffer: Vec<u8>,
-    planned: Vec<PlannedRecord>,
     /// Submissions of the last group, which tells how many publishers there are.
     last_submissions: usize,
 }
@@ -175,7 +174,7 @@ impl SealedBefore for Indexing<'_> {
 
 impl Writer {
     pub(super) fn new(machine: GroupCommit<Asker>, logs: Vec<TopicLog>) -> Self {
-        Self { machine, logs, buffer: Vec::new(), planned: Vec::new(), last_submissions: 0 }
+        Self { machine, logs, buffer: Vec::new(), last_submissions: 0 }
     }
 
     fn next_group(&mut self, shared: &Shared) -> Finished {
@@ -192,10 +191,10 @@ impl Writer {
         for command in commands {
             match command {
                 Command::Publish(submission) => {
-                    let log = self.logs.get(submission.topic);
-                    let topic = submission.topic;
+                    let number = submission.topic;
+                    let topic = shared.topics.get(number);
                     let known =
-                        |event: &Event, body: &[u8]| log.map_or(Known::Absent, |log| known(shared, (topic, &log.topic), event, body));
+                        |event: &Event, body: &[u8]| topic.map_or(Known::Absent, |topic| known(shared, (number, topic), event, body));
                     finished.answers.extend(self.machine.admit(now, submission, known));
                 }
                 Command::State { log, command: StateCommand::Append { frame, durability, completer } } => {
@@ -227,9 +226,8 @@ impl Writer {
             let Some(log) = self.logs.get_mut(topic) else { continue };
             self.buffer.clear();
             self.machine.encode(topic, log.topic.salt, &mut self.buffer);
-            self.planned.clear();
-            self.planned.extend(self.machine.planned(topic));
-            written.push((topic, log.append(&self.planned, &mut self.buffer, &Indexing { shared, topic })));
+            let records = self.machine.planned(topic);
+            written.push((topic, log.append(records, &mut self.buffer, &Indexing { shared, topic })));
         }
         written
     }
@@ -240,9 +238,7 @@ impl Writer {
             let Some(log) = self.logs.get_mut(topic) else { continue };
             let outcome = match written.map(|at| (at, log.sync())) {
                 Ok((at, WriteOutcome::Durable)) => {
-                    self.planned.clear();
-                    self.planned.extend(self.machine.planned(topic));
-                    log.show(&self.planned, at);
+                    log.show(self.machine.planned(topic), at);
                     WriteOutcome::Durable
                 }
                 Ok((_, failed)) | Err(failed) => failed,

@@ -122,7 +122,8 @@ impl<'t> Sender<'t> {
 /// Why nothing more is sent after this result: a later event of its key would overtake one that the log did not take for now.
 fn failed_for_now(result: &Published) -> Option<String> {
     match result {
-        Published::Fault(fault) if !fault.permanent && !fault.uncertain => Some(fault.message.clone()),
+        // A damaged record that has the event's uid is that event's trouble and does not pass by waiting.
+        Published::Fault(fault) if !fault.permanent && !fault.uncertain && fault.kind != "unreadable" => Some(fault.message.clone()),
         _ => None,
     }
 }
