@@ -1,18 +1,14 @@
 //! What fails while records expire: calls of the file system, single files, the power.
 
-use std::io;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use latent_bridge::embedded::{OpenAs, OsStorage, PathKind, Storage, StorageFile};
 use latent_bridge::{BusError, EmbeddedBroker, EventBus};
 use latent_core::UnixMillis;
 
 use super::retention::{Aging, HOT_HOURS, HOUR, START, bounds, files, hot, offsets, options};
 use crate::support::crash::JournalledStorage;
 use crate::support::fixtures::{Published, Seeded, SetClock, copy_directory, count, fates, publish, record, scratch};
-use crate::support::storage::{Failing, TestStorage};
+use crate::support::storage::{Failing, Fault, Op, TestStorage};
 
 /// When what was stored at `START` has just expired.
 const THEN: u64 = START + HOT_HOURS * HOUR + 1;
@@ -95,81 +91,26 @@ fn an_emptying_that_fails_half_way_gives_no_offset_again() {
     }
 }
 
-/// Refuses to remove, or to begin to write, files whose name ends as it is told. Everything else is as it is, without syncs.
-#[derive(Default)]
-struct Stubborn {
-    kept: Mutex<Option<&'static str>>,
-    unwritable: Mutex<Option<&'static str>>,
-    refused: AtomicBool,
-}
-
-impl Stubborn {
-    fn keep(&self, ending: Option<&'static str>) {
-        *self.kept.lock().unwrap() = ending;
-    }
-
-    fn refuse(&self, ending: &Mutex<Option<&'static str>>, path: &Path) -> io::Result<()> {
-        if ending.lock().unwrap().is_some_and(|ending| path.to_string_lossy().ends_with(ending)) {
-            self.refused.store(true, Ordering::SeqCst);
-            return Err(io::Error::other("injected"));
-        }
-        Ok(())
-    }
-}
-
-impl Storage for Stubborn {
-    fn open(&self, path: &Path, how: OpenAs) -> io::Result<Arc<dyn StorageFile>> {
-        if how != OpenAs::Existing {
-            self.refuse(&self.unwritable, path)?;
-        }
-        OsStorage.open(path, how)
-    }
-
-    fn kind(&self, path: &Path) -> io::Result<PathKind> {
-        OsStorage.kind(path)
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        OsStorage.list(directory)
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.create_directory(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsStorage.rename(from, to)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsStorage.hard_link(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.refuse(&self.kept, path)?;
-        OsStorage.remove_file(path)
-    }
-
-    fn sync_directory(&self, _: &Path) -> io::Result<()> {
-        Ok(())
-    }
+/// Every call of this kind on files whose name ends so.
+fn always(op: Op, ending: &'static str) -> Fault {
+    Fault { which: Failing::From(0), ..Fault::once(op, ending, 0) }
 }
 
 #[test]
 fn a_file_that_cannot_be_removed_is_counted_and_goes_at_the_next_opening() {
     for (ending, kept) in [(".seg", 2), (".idx", 2), (".uids", 2)] {
-        let storage = Arc::new(Stubborn::default());
+        let storage = TestStorage::without_syncs();
         let aging = Aging::over(Arc::clone(&storage) as _, &[("t", 1)]);
         aging.publish_at(START, "old", 6);
         aging.publish_at(START + HOUR, "young", 4);
         let topic = aging.directory.path().join("topics/t");
         // The last full segment waits for its index; those before it have theirs.
-        storage.keep(Some(ending));
+        storage.inject(&[always(Op::Remove, ending)]);
         let report = aging.maintain(THEN);
         assert_eq!((report.expired_records, report.unremoved_files), (6, kept), "{ending}");
         assert_eq!((aging.bounds(), offsets(&aging.broker, 0)), ((6, 10), vec![6, 7, 8, 9]), "{ending}");
         assert_eq!(aging.maintain(THEN).unremoved_files, 0, "{ending}: said once");
-        storage.keep(None);
+        storage.inject(&[]);
         let is_old = |name: &String| name.starts_with("0000000000000000000") && name[19..20] < *"6";
         assert_eq!(files(&topic, ending).iter().filter(|name| is_old(name)).count() as u64, kept, "{ending}");
         let aging = aging.reopened();
@@ -180,12 +121,12 @@ fn a_file_that_cannot_be_removed_is_counted_and_goes_at_the_next_opening() {
 
 #[test]
 fn a_disk_that_takes_no_index_does_not_keep_what_has_expired() {
-    let storage = Arc::new(Stubborn::default());
+    let storage = TestStorage::without_syncs();
     let aging = Aging::over(Arc::clone(&storage) as _, &[("t", 1)]);
-    *storage.unwritable.lock().unwrap() = Some(".idx.tmp");
+    storage.inject(&[always(Op::Create, ".idx.tmp")]);
     aging.publish_at(START, "old", 6);
     let refused = aging.broker.publish_record("t", &record("too-many", "k", "x"));
-    assert!(matches!(refused, Err(BusError::NotSent { .. })) && storage.refused.load(Ordering::SeqCst), "{refused:?}");
+    assert!(matches!(refused, Err(BusError::NotSent { .. })) && storage.failed() > 0, "{refused:?}");
     // The segment being written cannot be ended yet, the one before it can go, and then nothing is in the way.
     let reports = [aging.maintain(THEN), aging.maintain(THEN)];
     assert_eq!(reports.clone().map(|report| report.expired_records), [3, 3]);
