@@ -1,12 +1,37 @@
 //! One record for each provider attempt: what the provider observed, and separately what the guest was told. Never a payload, key,
 //! attribute, idempotency key, credential or text of a peer.
+//!
+//! ```text
+//! admitted ── reserve ─▶ entry ── observe(outcome) ─▶ entry ── close(told) ─▶ record in its slot
+//!                          └───────── dropped ──────────┴──────── dropped ──▶ record in its slot, told to nobody
+//! ```
+//! Invariant: an entry fills its slot exactly once, whichever way it goes.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use latent_core::{ActivationId, KnownFailure, PublicationOutcome, TenantId};
+use latent_core::{ActivationId, Clock, KnownFailure, PublicationOutcome, TenantId, UncertainCause, UnixMillis};
 
+use crate::event::RequestDigest;
 use crate::{ProviderRef, limits};
+
+/// What was attempted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// `publish` of `latent:events/publisher`.
+    Publish,
+}
+
+impl Operation {
+    /// The name used in audit.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+        }
+    }
+}
 
 /// What became of an attempt, as the provider saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,17 +58,35 @@ pub enum ProviderOutcome {
     },
 }
 
+impl ProviderOutcome {
+    /// The name used in audit.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::NotStarted { .. } => "not-started",
+            Self::Rejected { .. } => "rejected",
+            Self::Acknowledged { .. } => "acknowledged",
+            Self::Unknown { .. } => "unknown",
+        }
+    }
+}
+
 /// One attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRecord {
+    /// When it was admitted.
+    pub admitted_at: UnixMillis,
+    /// When it had ended for the guest.
+    pub ended_at: UnixMillis,
     /// Whose attempt.
     pub activation: ActivationId,
     /// For which tenant.
     pub tenant: TenantId,
     /// Through which provider.
     pub provider: ProviderRef,
+    /// What was attempted.
+    pub operation: Operation,
     /// Digest of the request.
-    pub request_digest: [u8; 32],
+    pub request: RequestDigest,
     /// What the provider observed.
     pub observed: ProviderOutcome,
     /// What the guest was told: the kind of outcome, or `None` when it was interrupted first.
@@ -52,8 +95,17 @@ pub struct AuditRecord {
 
 /// Where audit records go. Must not block.
 pub trait AuditSink: Send + Sync {
-    /// Takes one finished record.
-    fn record(&self, record: AuditRecord);
+    /// Takes the place for one record, at the admission of the attempt it will be about.
+    ///
+    /// Work never waits for audit and is never refused for it: a sink without a free place gives out a slot that counts its record as
+    /// dropped, and its status says how many those were.
+    fn reserve(self: Arc<Self>) -> Box<dyn AuditSlot>;
+}
+
+/// The place of one record. Dropping it unfilled returns the place.
+pub trait AuditSlot: Send + Sync {
+    /// Takes the finished record. Must not block.
+    fn fill(self: Box<Self>, record: AuditRecord);
 }
 
 /// Keeps the last records in memory.
@@ -82,17 +134,115 @@ impl AuditRing {
 }
 
 impl AuditSink for AuditRing {
-    fn record(&self, record: AuditRecord) {
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        if records.len() >= self.records_max {
+    // The oldest record makes room, so there is always a place.
+    fn reserve(self: Arc<Self>) -> Box<dyn AuditSlot> {
+        Box::new(RingSlot(self))
+    }
+}
+
+struct RingSlot(Arc<AuditRing>);
+
+impl AuditSlot for RingSlot {
+    fn fill(self: Box<Self>, record: AuditRecord) {
+        let mut records = self.0.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if records.len() >= self.0.records_max {
             records.pop_front();
         }
         records.push_back(record);
     }
 }
 
+/// Whether an attempt has been given out to be written. Decided once, by whoever comes first: the provider that starts it or the
+/// caller that gives it up. So a record that says "not started" is true also when both happen at one time on two threads.
+#[derive(Debug, Default)]
+pub(crate) struct StartGate(AtomicU8);
+
+const WAITING: u8 = 0;
+const STARTED: u8 = 1;
+const ABANDONED: u8 = 2;
+
+impl StartGate {
+    /// True when the attempt may start.
+    pub(crate) fn start(&self) -> bool {
+        self.0.compare_exchange(WAITING, STARTED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Nothing may start any more; true when it had started before.
+    pub(crate) fn shut(&self) -> bool {
+        self.0.compare_exchange(WAITING, ABANDONED, Ordering::AcqRel, Ordering::Acquire) == Err(STARTED)
+    }
+}
+
+/// The record of one admitted attempt while it is being made.
+pub(crate) struct AuditEntry {
+    gate: Arc<StartGate>,
+    clock: Arc<dyn Clock>,
+    observed: Option<ProviderOutcome>,
+    open: Option<(Box<dyn AuditSlot>, AuditRecord)>,
+}
+
+/// What is known of an attempt when it is admitted.
+pub(crate) struct Attempt {
+    pub(crate) activation: ActivationId,
+    pub(crate) tenant: TenantId,
+    pub(crate) provider: ProviderRef,
+    pub(crate) operation: Operation,
+    pub(crate) request: RequestDigest,
+}
+
+impl AuditEntry {
+    pub(crate) fn open(sink: &Arc<dyn AuditSink>, gate: &Arc<StartGate>, clock: &Arc<dyn Clock>, attempt: Attempt) -> Self {
+        let Attempt { activation, tenant, provider, operation, request } = attempt;
+        let now = clock.unix();
+        let observed = ProviderOutcome::NotStarted { reason: KnownFailure::Cancelled.kind() };
+        let record =
+            AuditRecord { admitted_at: now, ended_at: now, activation, tenant, provider, operation, request, observed, told: None };
+        let slot = Arc::clone(sink).reserve();
+        Self { gate: Arc::clone(gate), clock: Arc::clone(clock), observed: None, open: Some((slot, record)) }
+    }
+
+    /// Keeps what the provider says.
+    pub(crate) fn observe(&mut self, outcome: &PublicationOutcome) {
+        self.observed = Some(observed(outcome, self.gate.shut()));
+    }
+
+    /// Ends it with what the guest is told.
+    pub(crate) fn close(mut self, told: &'static str) {
+        self.fill(Some(told));
+    }
+
+    fn fill(&mut self, told: Option<&'static str>) {
+        let Some((slot, mut record)) = self.open.take() else { return };
+        record.observed = self.observed.unwrap_or_else(|| abandoned(self.gate.shut()));
+        record.told = told;
+        record.ended_at = self.clock.unix();
+        slot.fill(record);
+    }
+}
+
+impl Drop for AuditEntry {
+    fn drop(&mut self) {
+        self.fill(None);
+    }
+}
+
+impl fmt::Debug for AuditEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuditEntry").field("observed", &self.observed).finish_non_exhaustive()
+    }
+}
+
+/// What audit says of an attempt that nobody waited for.
+const fn abandoned(started: bool) -> ProviderOutcome {
+    if started {
+        ProviderOutcome::Unknown { cause: UncertainCause::Cancelled.kind() }
+    } else {
+        ProviderOutcome::NotStarted { reason: KnownFailure::Cancelled.kind() }
+    }
+}
+
 /// What audit says of an outcome. `started` is whether the provider had been given the event.
-pub(crate) fn observed(outcome: &PublicationOutcome, started: bool) -> ProviderOutcome {
+fn observed(outcome: &PublicationOutcome, started: bool) -> ProviderOutcome {
     match outcome {
         PublicationOutcome::Receipt(receipt) => ProviderOutcome::Acknowledged { duplicate: receipt.duplicate },
         PublicationOutcome::KnownFailure(failure) if started => ProviderOutcome::Rejected { reason: failure.kind() },
@@ -102,7 +252,7 @@ pub(crate) fn observed(outcome: &PublicationOutcome, started: bool) -> ProviderO
 }
 
 /// What audit says the guest was told, in the words of the guest's interface, which has none for a conflict.
-pub(crate) fn told(outcome: &PublicationOutcome) -> &'static str {
+pub(crate) const fn told(outcome: &PublicationOutcome) -> &'static str {
     match outcome {
         PublicationOutcome::Receipt(_) => "receipt",
         PublicationOutcome::KnownFailure(KnownFailure::Conflict) => "invalid-event",
@@ -119,5 +269,26 @@ mod tests {
     fn a_conflict_is_recorded_as_itself_and_told_as_an_invalid_event() {
         let conflict = PublicationOutcome::KnownFailure(KnownFailure::Conflict);
         assert_eq!((observed(&conflict, true), told(&conflict)), (ProviderOutcome::Rejected { reason: "conflict" }, "invalid-event"));
+    }
+
+    #[test]
+    fn an_attempt_starts_or_is_given_up_and_never_both() {
+        let gate = StartGate::default();
+        assert!(gate.start() && !gate.start() && gate.shut());
+        let gate = StartGate::default();
+        assert!(!gate.shut() && !gate.start() && !gate.shut());
+    }
+
+    #[test]
+    fn two_threads_agree_on_whether_an_attempt_started() {
+        for _ in 0..500 {
+            let gate = StartGate::default();
+            let (started, seen) = std::thread::scope(|scope| {
+                let start = scope.spawn(|| gate.start());
+                let shut = scope.spawn(|| gate.shut());
+                (start.join().unwrap(), shut.join().unwrap())
+            });
+            assert_eq!(started, seen);
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! An event a function wants to publish: as it came, and as it may go on.
 
+use std::fmt;
+
 use bytes::Bytes;
 use latent_core::{Attributes, KnownFailure, LogicalTopic, MediaType, length_delimited_sha256};
 
@@ -87,11 +89,28 @@ impl EventPublication {
     }
 
     /// A digest of the whole request for audit. It identifies a request without showing any of it.
-    pub fn digest(&self) -> [u8; 32] {
+    pub fn digest(&self) -> RequestDigest {
         let mut fields: Vec<&[u8]> = vec![b"lsf-publish-request-v1", self.topic.as_str().as_bytes(), self.key.as_bytes(), &self.payload];
         fields.extend([self.media_type.as_str().as_bytes(), self.idempotency_key.as_bytes()]);
         fields.extend(self.attributes.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]));
-        length_delimited_sha256(&fields)
+        RequestDigest(length_delimited_sha256(&fields))
+    }
+}
+
+/// Identifies a request, with all its fields, without showing any of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RequestDigest([u8; 32]);
+
+impl fmt::Display for RequestDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for RequestDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -2,21 +2,26 @@
 //!
 //! This crate decides and never dials. It knows no async runtime and no socket; a provider brings its own future.
 //!
-//! The way of one guest call: [`Session::publish`] checks the event, asks the current plan, charges one outbound request, opens an
-//! audit entry and hands a [`PublishRequest`] to the provider. The provider gets the event itself only from
-//! [`PublishRequest::authorise_now`], which asks the plan again: authority cannot be checked too early by oversight.
+//! The way of one guest call: [`Session::publish`] checks the event, asks the current plan, reserves the memory for the answer, charges
+//! one outbound request, opens an audit entry and hands a [`PublishRequest`] to the provider. The provider gets the event itself only
+//! from [`PublishRequest::authorise_now`], which asks the plan again: authority cannot be checked too early by oversight. What comes
+//! back is an [`EventCompletion`], whose [`CompletionOwner`] keeps the memory charged until the guest's store is gone.
 
 mod audit;
+mod completion;
 mod event;
 pub mod limits;
 mod origin;
 mod plan;
 mod provider;
+mod runtime;
 mod session;
 
-pub use audit::{AuditRecord, AuditRing, AuditSink, ProviderOutcome};
-pub use event::{EventDraft, EventPublication};
+pub use audit::{AuditRecord, AuditRing, AuditSink, AuditSlot, Operation, ProviderOutcome};
+pub use completion::{CompletionAccount, CompletionOwner, EventCompletion};
+pub use event::{EventDraft, EventPublication, RequestDigest};
 pub use origin::{DeriveError, Origin};
-pub use plan::{EventBinding, Plan, PlanBook, PlanConflict, ServicePlan};
-pub use provider::{EpochConflict, EventPublisher, ProviderRef, Providers, PublishFuture};
+pub use plan::{BindingError, CompiledEventBindings, EventBinding, InstallRefused};
+pub use provider::{EVENT_PUBLISHER, EpochConflict, EventPublisher, ProviderMismatch, ProviderRef, Providers, PublishFuture};
+pub use runtime::ActivationCapabilityRuntime;
 pub use session::{Authority, PublishRequest, Session, SessionSpec};

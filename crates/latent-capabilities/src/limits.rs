@@ -42,8 +42,65 @@ pub const AUDIT_RING_RECORDS: Limit = Limit {
     bounds: "audit records kept in memory; older ones fall off",
 };
 
+/// Name of the stream in a receipt. NATS allows 255 bytes; a topic of the bridge is shorter.
+pub const RECEIPT_STREAM_BYTES: Limit =
+    Limit { name: "receipt_stream_bytes", unit: "bytes", default: 255, min: 255, max: 255, bounds: "stream name in a receipt" };
+/// What one publication's answer may take from its dispatch until the store is destroyed; `completion_call_bytes_of` adds it up.
+pub const COMPLETION_CALL_BYTES: Limit = Limit {
+    name: "completion_call_bytes",
+    unit: "bytes",
+    default: 2_048,
+    min: 2_048,
+    max: 2_048,
+    bounds: "memory charged for one publication's receipt and its lowering into the guest",
+};
+/// Completion memory of a node. The default is 8,192 publications that have ended, or run, in stores that still exist.
+pub const COMPLETION_BYTES: Limit = Limit {
+    name: "completion_bytes",
+    unit: "bytes",
+    default: 16_777_216,
+    min: COMPLETION_CALL_BYTES.default,
+    max: 1_073_741_824,
+    bounds: "memory of a node for receipts and their lowering; a publication beyond it is refused before it is sent",
+};
+/// Topics that a plan grants, over all services.
+pub const EVENT_GRANTS: Limit = Limit {
+    name: "event_grants",
+    unit: "count",
+    default: 65_536,
+    min: 0,
+    max: 65_536,
+    bounds: "topics granted by a node's plan, over all services and tenants",
+};
+
 /// Every limit of this crate.
-pub const ALL: &[Limit] = &[PUBLISH_PAYLOAD_BYTES, PUBLISH_KEY_BYTES, IDEMPOTENCY_KEY_BYTES, DERIVE_LABEL_BYTES, AUDIT_RING_RECORDS];
+pub const ALL: &[Limit] = &[
+    PUBLISH_PAYLOAD_BYTES,
+    PUBLISH_KEY_BYTES,
+    IDEMPOTENCY_KEY_BYTES,
+    DERIVE_LABEL_BYTES,
+    AUDIT_RING_RECORDS,
+    RECEIPT_STREAM_BYTES,
+    COMPLETION_CALL_BYTES,
+    COMPLETION_BYTES,
+    EVENT_GRANTS,
+];
+
+/// The most that an answer takes whose stream name has `stream_bytes` bytes, added up from its parts.
+pub const fn completion_call_bytes_of(stream_bytes: u64) -> u64 {
+    /// `:` and the longest sequence.
+    const SEQUENCE_TEXT_BYTES: u64 = 21;
+    /// The outcome, the guest's record of it on the host and, lowered, in the guest, the owner and its place in the store's list:
+    /// each below 128 bytes.
+    const RECORDS_BYTES: u64 = 5 * 128;
+    let event_id_bytes = stream_bytes + SEQUENCE_TEXT_BYTES;
+    // A text that is written piece by piece may have grown to twice its length.
+    let on_host = stream_bytes + 2 * event_id_bytes;
+    let in_guest = stream_bytes + event_id_bytes;
+    RECORDS_BYTES + on_host + in_guest
+}
+
+const _: () = assert!(completion_call_bytes_of(RECEIPT_STREAM_BYTES.max) <= COMPLETION_CALL_BYTES.default);
 
 #[cfg(test)]
 mod tests {

@@ -5,15 +5,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use latent_core::{Epoch, ProviderId, PublicationOutcome};
+use latent_core::{ContractName, Epoch, ProviderId, PublicationOutcome};
 
 use crate::PublishRequest;
+
+/// The capability that event providers offer: interface and version, compared as a whole.
+pub const EVENT_PUBLISHER: &str = "latent:events/publisher@0.2.0";
 
 /// Names one installed configuration of a provider. A plan refers to exactly this one; a newer epoch is another provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProviderRef {
     /// The id operators know it by.
     pub logical_id: ProviderId,
+    /// The interface it offers to guests, such as [`EVENT_PUBLISHER`].
+    pub capability: ContractName,
     /// The set of rules it follows, such as `latent-topic-publish-v1`.
     pub profile: Arc<str>,
     /// Grows with each replacement.
@@ -47,6 +52,53 @@ pub struct EpochConflict {
     pub current: Option<Epoch>,
 }
 
+/// A reference that is not what is installed under its id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderMismatch {
+    /// Nothing is installed under that id.
+    #[error("no provider {logical_id} is installed; install it first")]
+    NotInstalled {
+        /// The id asked for.
+        logical_id: ProviderId,
+    },
+    /// Another interface is.
+    #[error("provider {logical_id} offers {installed}, not {expected}")]
+    Capability {
+        /// The provider.
+        logical_id: ProviderId,
+        /// The interface asked for.
+        expected: ContractName,
+        /// The interface installed.
+        installed: ContractName,
+    },
+    /// Another set of rules is.
+    #[error("provider {logical_id} follows {installed}, not {expected}")]
+    Profile {
+        /// The provider.
+        logical_id: ProviderId,
+        /// The profile asked for.
+        expected: Arc<str>,
+        /// The profile installed.
+        installed: Arc<str>,
+    },
+    /// An earlier or later configuration is.
+    #[error("provider {logical_id} has epoch {}, not {}; bind the one in force", .installed.0, .expected.0)]
+    Epoch {
+        /// The provider.
+        logical_id: ProviderId,
+        /// The epoch asked for.
+        expected: Epoch,
+        /// The epoch installed.
+        installed: Epoch,
+    },
+    /// The same epoch with another configuration is.
+    #[error("provider {logical_id} has another configuration than the one that is bound, under the same epoch; bind the one in force")]
+    Digest {
+        /// The provider.
+        logical_id: ProviderId,
+    },
+}
+
 type Installed = BTreeMap<ProviderId, (ProviderRef, Arc<dyn EventPublisher>)>;
 
 /// The installed event providers of a node.
@@ -75,6 +127,30 @@ impl Providers {
         Ok(())
     }
 
+    /// Checks that exactly this provider is installed.
+    ///
+    /// # Errors
+    /// [`ProviderMismatch`] naming the first part that is missing or different.
+    pub fn verify(&self, reference: &ProviderRef) -> Result<(), ProviderMismatch> {
+        let logical_id = reference.logical_id.clone();
+        let installed = self.installed.read().unwrap_or_else(PoisonError::into_inner);
+        let Some((found, _)) = installed.get(&logical_id) else { return Err(ProviderMismatch::NotInstalled { logical_id }) };
+        let ProviderRef { capability, profile, epoch, digest, .. } = reference.clone();
+        if found.capability != capability {
+            return Err(ProviderMismatch::Capability { logical_id, expected: capability, installed: found.capability.clone() });
+        }
+        if found.profile != profile {
+            return Err(ProviderMismatch::Profile { logical_id, expected: profile, installed: Arc::clone(&found.profile) });
+        }
+        if found.epoch != epoch {
+            return Err(ProviderMismatch::Epoch { logical_id, expected: epoch, installed: found.epoch });
+        }
+        if found.digest != digest {
+            return Err(ProviderMismatch::Digest { logical_id });
+        }
+        Ok(())
+    }
+
     /// The provider a plan refers to, if exactly that one is still installed.
     pub fn resolve(&self, reference: &ProviderRef) -> Option<Arc<dyn EventPublisher>> {
         let installed = self.installed.read().unwrap_or_else(PoisonError::into_inner);
@@ -83,18 +159,24 @@ impl Providers {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    struct Never;
+    pub(crate) struct Never;
     impl EventPublisher for Never {
         fn publish(&self, _request: PublishRequest) -> PublishFuture {
             Box::pin(std::future::pending())
         }
     }
 
-    fn reference(epoch: u64) -> ProviderRef {
-        ProviderRef { logical_id: ProviderId::parse("topics").unwrap(), profile: "p".into(), epoch: Epoch(epoch), digest: [0; 32] }
+    pub(crate) fn reference(epoch: u64) -> ProviderRef {
+        ProviderRef {
+            logical_id: ProviderId::parse("topics").unwrap(),
+            capability: ContractName::parse(EVENT_PUBLISHER).unwrap(),
+            profile: "p".into(),
+            epoch: Epoch(epoch),
+            digest: [0; 32],
+        }
     }
 
     #[test]
@@ -106,5 +188,29 @@ mod tests {
         assert!(!install(2, None) && !install(1, Some(1)) && !install(3, Some(2)));
         assert!(install(2, Some(1)));
         assert!(providers.resolve(&reference(1)).is_none() && providers.resolve(&reference(2)).is_some());
+    }
+
+    #[test]
+    fn a_reference_is_checked_part_by_part_and_the_part_is_named() {
+        let providers = Providers::default();
+        let logical_id = reference(1).logical_id;
+        assert_eq!(providers.verify(&reference(1)), Err(ProviderMismatch::NotInstalled { logical_id: logical_id.clone() }));
+        providers.install(reference(1), None, Arc::new(Never)).unwrap();
+        assert_eq!(providers.verify(&reference(1)), Ok(()));
+        let other = ContractName::parse("latent:events/publisher@0.1.0").unwrap();
+        let installed = reference(1).capability;
+        assert_eq!(
+            providers.verify(&ProviderRef { capability: other.clone(), ..reference(1) }),
+            Err(ProviderMismatch::Capability { logical_id: logical_id.clone(), expected: other, installed })
+        );
+        assert_eq!(
+            providers.verify(&ProviderRef { profile: "q".into(), ..reference(1) }),
+            Err(ProviderMismatch::Profile { logical_id: logical_id.clone(), expected: "q".into(), installed: "p".into() })
+        );
+        assert_eq!(
+            providers.verify(&reference(2)),
+            Err(ProviderMismatch::Epoch { logical_id: logical_id.clone(), expected: Epoch(2), installed: Epoch(1) })
+        );
+        assert_eq!(providers.verify(&ProviderRef { digest: [1; 32], ..reference(1) }), Err(ProviderMismatch::Digest { logical_id }));
     }
 }

@@ -1,12 +1,15 @@
 //! A session is what one activation may do: its plan, its budget of requests, its deadline. It ends with the activation.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use latent_core::{ActivationId, Clock, Deadline, KnownFailure, PublicationId, PublicationOutcome, TenantId, UncertainCause};
+use latent_core::{ActivationId, Clock, Deadline, KnownFailure, PublicationId, PublicationOutcome, TenantId};
 
-use crate::audit::{observed, told};
-use crate::{AuditRecord, AuditSink, DeriveError, EventDraft, EventPublication, Origin, PlanBook, ProviderOutcome, ProviderRef, Providers};
+use crate::audit::{Attempt, AuditEntry, Operation, StartGate};
+use crate::{
+    ActivationCapabilityRuntime, CompletionOwner, DeriveError, EventCompletion, EventDraft, EventPublication, EventPublisher, Origin,
+    ProviderRef, limits,
+};
 
 /// What a session is made of.
 #[derive(Clone)]
@@ -23,12 +26,8 @@ pub struct SessionSpec {
     pub outbound_requests: u64,
     /// The activation's deadline; no call of the session outlives it.
     pub deadline: Deadline,
-    /// The plans in force.
-    pub plans: Arc<PlanBook>,
-    /// The installed providers.
-    pub providers: Arc<Providers>,
-    /// Where attempts are recorded.
-    pub audit: Arc<dyn AuditSink>,
+    /// What it may do, and through what.
+    pub capabilities: Arc<ActivationCapabilityRuntime>,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }
@@ -78,48 +77,70 @@ impl Session {
     }
 
     /// One publication: checked, authorised, charged, handed to its provider, audited. At most one attempt is made.
-    pub async fn publish(&self, draft: EventDraft) -> PublicationOutcome {
-        let (request, provider, mut entry) = match self.admit(draft) {
+    ///
+    /// A publication that is refused before its provider is called charges nothing. One that was admitted keeps its request charged,
+    /// however it ends, and its completion memory as long as the [`CompletionOwner`] of the result exists.
+    pub async fn publish(&self, draft: EventDraft) -> EventCompletion {
+        let Admitted { request, provider, owner, entry } = match self.admit(draft) {
             Ok(admitted) => admitted,
-            Err(failure) => return PublicationOutcome::KnownFailure(failure),
+            Err(failure) => return EventCompletion::refused(PublicationOutcome::KnownFailure(failure)),
         };
+        // The provider's future is a temporary: it is gone before the owner and the entry are, also when this future is dropped.
         let outcome = provider.publish(request).await;
-        entry.finish(&outcome);
-        outcome
+        EventCompletion::ended(outcome, owner, entry)
     }
 
-    fn admit(&self, draft: EventDraft) -> Result<(PublishRequest, Arc<dyn crate::EventPublisher>, AuditEntry), KnownFailure> {
+    /// The one admission. Whatever can refuse without a charge comes first; then each charge is taken whole or returned by its drop.
+    fn admit(&self, draft: EventDraft) -> Result<Admitted, KnownFailure> {
         let spec = &self.0.spec;
+        let capabilities = &*spec.capabilities;
         let event = EventPublication::check(draft)?;
-        let reference = spec.plans.current().authorise_publish(spec.publication, &spec.tenant, event.topic())?.clone();
+        let reference = capabilities.plans().current().authorise_publish(spec.publication, &spec.tenant, event.topic())?.clone();
         if spec.deadline.has_passed(spec.clock.mono()) {
             return Err(KnownFailure::DeadlineExceeded);
         }
-        let provider =
-            spec.providers.resolve(&reference).ok_or_else(|| KnownFailure::Unavailable { reason: "the provider was replaced".into() })?;
-        self.charge_request()?;
-        let started = Arc::new(AtomicBool::new(false));
-        let entry = AuditEntry {
-            audit: Arc::clone(&spec.audit),
-            started: Arc::clone(&started),
-            record: Some(AuditRecord {
-                activation: spec.activation,
-                tenant: spec.tenant.clone(),
-                provider: reference.clone(),
-                request_digest: event.digest(),
-                observed: ProviderOutcome::NotStarted { reason: "cancelled" },
-                told: None,
-            }),
+        let provider = capabilities.providers().resolve(&reference).ok_or_else(replaced)?;
+        let owner = self.charge()?;
+        let gate = Arc::new(StartGate::default());
+        let attempt = Attempt {
+            activation: spec.activation,
+            tenant: spec.tenant.clone(),
+            provider: reference.clone(),
+            operation: Operation::Publish,
+            request: event.digest(),
         };
-        let authority = Authority { session: self.clone(), reference, started };
-        Ok((PublishRequest { event, authority }, provider, entry))
+        let entry = AuditEntry::open(capabilities.audit(), &gate, &spec.clock, attempt);
+        let authority = Authority { session: self.clone(), reference, gate };
+        Ok(Admitted { request: PublishRequest { event, authority }, provider, owner, entry })
     }
 
-    /// Takes one request from the budget, or nothing at all.
-    fn charge_request(&self) -> Result<(), KnownFailure> {
+    /// Takes the memory for the answer and one request, or nothing at all (X-030, P-033).
+    fn charge(&self) -> Result<CompletionOwner, KnownFailure> {
+        // A session that has nothing left does not touch the account that all share.
+        if self.requests_left() == 0 {
+            return Err(KnownFailure::BudgetExhausted);
+        }
+        let owner = self.0.spec.capabilities.completions().reserve().ok_or_else(completions_full)?;
         let take = |left: u64| left.checked_sub(1);
-        self.0.requests_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).map(drop).map_err(|_| KnownFailure::BudgetExhausted)
+        let taken = self.0.requests_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.map(|_| owner).map_err(|_| KnownFailure::BudgetExhausted)
     }
+}
+
+/// A publication with everything it needs until its end. What is dropped returns what it holds.
+struct Admitted {
+    request: PublishRequest,
+    provider: Arc<dyn EventPublisher>,
+    owner: CompletionOwner,
+    entry: AuditEntry,
+}
+
+fn replaced() -> KnownFailure {
+    KnownFailure::Unavailable { reason: "the provider was replaced".to_owned() }
+}
+
+fn completions_full() -> KnownFailure {
+    KnownFailure::Unavailable { reason: format!("the node's {} are in use", limits::COMPLETION_BYTES.name) }
 }
 
 /// A publication on its way to a provider. The event is locked in until [`PublishRequest::authorise_now`].
@@ -132,7 +153,7 @@ pub struct PublishRequest {
 pub struct Authority {
     session: Session,
     reference: ProviderRef,
-    started: Arc<AtomicBool>,
+    gate: Arc<StartGate>,
 }
 
 impl PublishRequest {
@@ -151,18 +172,23 @@ impl PublishRequest {
     ///
     /// # Errors
     /// [`KnownFailure::PermissionDenied`] when the grant was revoked or now leads to another provider,
-    /// [`KnownFailure::DeadlineExceeded`] when the time is over.
+    /// [`KnownFailure::Unavailable`] when the provider was replaced,
+    /// [`KnownFailure::DeadlineExceeded`] when the time is over,
+    /// [`KnownFailure::Cancelled`] when nobody waits for the answer any more.
     pub fn authorise_now(self) -> Result<(EventPublication, Authority), KnownFailure> {
         let spec = self.authority.session.spec();
-        let plan = spec.plans.current();
+        let plan = spec.capabilities.plans().current();
         let granted = plan.authorise_publish(spec.publication, &spec.tenant, self.event.topic())?;
         if *granted != self.authority.reference {
             return Err(KnownFailure::PermissionDenied);
         }
+        spec.capabilities.providers().resolve(granted).ok_or_else(replaced)?;
         if spec.deadline.has_passed(spec.clock.mono()) {
             return Err(KnownFailure::DeadlineExceeded);
         }
-        self.authority.started.store(true, Ordering::Relaxed);
+        if !self.authority.gate.start() {
+            return Err(KnownFailure::Cancelled);
+        }
         Ok((self.event, self.authority))
     }
 }
@@ -176,35 +202,6 @@ impl Authority {
     /// When the publication must have ended.
     pub fn deadline(&self) -> Deadline {
         self.session.spec().deadline
-    }
-}
-
-/// Writes its record when it goes, whichever way that is: a dropped future leaves a true record too.
-struct AuditEntry {
-    audit: Arc<dyn AuditSink>,
-    started: Arc<AtomicBool>,
-    record: Option<AuditRecord>,
-}
-
-impl AuditEntry {
-    fn finish(&mut self, outcome: &PublicationOutcome) {
-        let started = self.started.load(Ordering::Relaxed);
-        if let Some(mut record) = self.record.take() {
-            record.observed = observed(outcome, started);
-            record.told = Some(told(outcome));
-            self.audit.record(record);
-        }
-    }
-}
-
-impl Drop for AuditEntry {
-    fn drop(&mut self) {
-        if let Some(mut record) = self.record.take() {
-            if self.started.load(Ordering::Relaxed) {
-                record.observed = ProviderOutcome::Unknown { cause: UncertainCause::Cancelled.kind() };
-            }
-            self.audit.record(record);
-        }
     }
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use crate::{CoreError, TextProblem};
+
 /// SHA-256 over `fields`, each as its length in 8 little-endian bytes and then its bytes (the form of D-02), so that moving a
 /// byte from one field to the next changes the result.
 pub fn length_delimited_sha256(fields: &[&[u8]]) -> [u8; 32] {
@@ -25,9 +27,32 @@ impl ComponentDigest {
         Self(Sha256::digest(component).into())
     }
 
+    /// Reads the form that it is written in: `sha256:` and 64 lower-case hexadecimal digits.
+    ///
+    /// # Errors
+    /// [`CoreError::Text`].
+    pub fn parse(text: &str) -> Result<Self, CoreError> {
+        let refused = || CoreError::text("component digest", text, TextProblem::Shape { expected: "`sha256:` and 64 digits of 0-9a-f" });
+        let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64).ok_or_else(refused)?;
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+            let [high, low] = [pair.first(), pair.last()].map(|digit| digit.copied().and_then(nibble));
+            *byte = (high.ok_or_else(refused)? << 4) | low.ok_or_else(refused)?;
+        }
+        Ok(Self(bytes))
+    }
+
     /// The raw digest.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+}
+
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
     }
 }
 
@@ -58,5 +83,16 @@ mod tests {
     fn a_component_digest_is_plain_sha256() {
         let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(ComponentDigest::of(b"").to_string(), empty);
+    }
+
+    #[test]
+    fn a_component_digest_is_read_in_the_one_form_it_is_written_in() {
+        let digest = ComponentDigest::of(b"c");
+        let text = digest.to_string();
+        assert_eq!(ComponentDigest::parse(&text), Ok(digest));
+        let wrong = [&text[7..], &text[..70], &format!("{text}0"), &text.to_uppercase(), &text.replace(&text[70..], "g"), "", "sha256:é"];
+        for wrong in wrong {
+            assert!(ComponentDigest::parse(wrong).is_err(), "{wrong}");
+        }
     }
 }

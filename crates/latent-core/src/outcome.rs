@@ -179,6 +179,8 @@ pub enum BudgetKind {
     Memory,
     /// Table elements.
     Tables,
+    /// What the function gave back is beyond a limit of the values' form.
+    Result,
 }
 
 /// The traps a guest can end in, as a closed set.
@@ -262,6 +264,7 @@ impl ActivationOutcome {
             Self::BudgetExhausted(BudgetKind::Fuel) => "fuel-exhausted",
             Self::BudgetExhausted(BudgetKind::Memory) => "memory-exhausted",
             Self::BudgetExhausted(BudgetKind::Tables) => "tables-exhausted",
+            Self::BudgetExhausted(BudgetKind::Result) => "result-exhausted",
             Self::HostFailure { .. } => "host-failure",
         }
     }
@@ -289,6 +292,7 @@ mod tests {
             (ActivationOutcome::BudgetExhausted(BudgetKind::Fuel), retry),
             (ActivationOutcome::BudgetExhausted(BudgetKind::Memory), retry),
             (ActivationOutcome::BudgetExhausted(BudgetKind::Tables), retry),
+            (ActivationOutcome::BudgetExhausted(BudgetKind::Result), retry),
             (ActivationOutcome::HostFailure { reason: text() }, retry),
         ];
         let mut kinds = std::collections::BTreeSet::new();

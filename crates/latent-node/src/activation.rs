@@ -20,20 +20,21 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use latent_capabilities::{AuditSink, Origin, PlanBook, Providers, SessionSpec};
-use latent_core::{ActivationId, ActivationOutcome, Clock, Completer, Deadline, DeliveredEvent, MonoTime, Ticket, TraceId, UnixMillis};
+use latent_capabilities::{ActivationCapabilityRuntime, SessionSpec};
+use latent_core::{ActivationId, ActivationOutcome, Clock, Completer, Deadline, MonoTime, Ticket, TraceId, UnixMillis};
 use latent_wasmtime::ActivationReport;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::activation::reservation::Held;
 use crate::admission::{Account, Admission, AdmissionSnapshot, Phase, Reserved, Slot};
-use crate::backend::{ExecutionBackend, StartTime, ended_without_guest};
+use crate::backend::{ExecutionBackend, StartTime};
 use crate::journal::{Ended, Journal, JournalEntry};
 use crate::route::Pin;
 use crate::scheduler::{Entry, Scheduler, Started};
 use crate::{
-    ActivationEnd, Catalog, IdSource, InboundOrder, InboundTarget, NodeError, NodeLimits, ReserveRefusal, event_input_bytes, limits,
+    ActivationEnd, CallOrder, Catalog, Delivery, IdSource, InboundOrder, InboundTarget, Input, NodeError, NodeLimits, ReserveRefusal,
+    limits,
 };
 
 pub use reservation::Reservation;
@@ -44,12 +45,8 @@ pub struct ManagerOptions {
     pub backend: Arc<dyn ExecutionBackend>,
     /// What may be called.
     pub catalog: Arc<Catalog>,
-    /// What functions may do.
-    pub plans: Arc<PlanBook>,
-    /// What their capabilities lead to.
-    pub providers: Arc<Providers>,
-    /// Where their attempts are recorded.
-    pub audit: Arc<dyn AuditSink>,
+    /// What functions may do, and through what.
+    pub capabilities: Arc<ActivationCapabilityRuntime>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Ids and traces.
@@ -84,10 +81,10 @@ struct State {
     running: BTreeMap<ActivationId, oneshot::Sender<()>>,
 }
 
-/// Queued work and its event.
+/// Queued work and its input.
 struct Waiting {
     work: Work,
-    event: DeliveredEvent,
+    input: Input,
 }
 
 /// Work that got a cell, and how it learns that it is to stop.
@@ -107,14 +104,21 @@ enum Intake {
     Shut,
 }
 
-/// Everything about one activation but its slot and its event.
+/// What is handed over with a reservation.
+struct Order {
+    input: Input,
+    delivery: Option<Delivery>,
+    deadline: Deadline,
+    trace: Option<TraceId>,
+}
+
+/// Everything about one activation but its slot and its input.
 struct Work {
     activation: ActivationId,
     trace: TraceId,
     target: InboundTarget,
     pin: Pin,
-    origin: Origin,
-    delivery: u32,
+    delivery: Option<Delivery>,
     deadline: Deadline,
     queued_at: UnixMillis,
     queued_mono: MonoTime,
@@ -175,25 +179,36 @@ impl LocalActivationManager {
     /// Hands over the event of a reservation. Nothing blocks; the ticket completes when the activation has ended. Dropping the
     /// ticket stops nothing.
     pub fn activate(self: &Arc<Self>, reservation: Reservation, order: InboundOrder) -> Ticket<ActivationEnd> {
-        let trace = TraceId::from_random(self.parts.ids.next_id());
+        let InboundOrder { event, origin, deadline } = order;
+        let delivery = Some(Delivery { origin, count: event.delivery });
+        self.hand_over(reservation, Order { input: Input::Event(event), delivery, deadline, trace: None })
+    }
+
+    /// Hands over the arguments of a direct call. Otherwise as [`LocalActivationManager::activate`]; the report has the result.
+    pub fn call(self: &Arc<Self>, reservation: Reservation, order: CallOrder) -> Ticket<ActivationEnd> {
+        let CallOrder { arguments, deadline, trace } = order;
+        self.hand_over(reservation, Order { input: Input::Values(arguments), delivery: None, deadline, trace })
+    }
+
+    fn hand_over(self: &Arc<Self>, reservation: Reservation, order: Order) -> Ticket<ActivationEnd> {
+        let Order { input, delivery, deadline, trace } = order;
+        let trace = trace.unwrap_or_else(|| TraceId::from_random(self.parts.ids.next_id()));
         let activation = reservation.activation();
         let unfinished = |reason: &str| ActivationEnd {
             activation,
             trace,
             started_at: None,
-            report: ended_without_guest(ActivationOutcome::HostFailure { reason: reason.to_owned() }),
+            run_micros: 0,
+            report: ActivationReport::without_guest(ActivationOutcome::HostFailure { reason: reason.to_owned() }),
         };
         if !reservation.belongs_to(self) {
             return Ticket::ready(unfinished("the reservation was made by another manager"));
         }
         let (ticket, completer) = Ticket::pair(unfinished("the node ended before the activation did"));
-        let held = reservation.into_held();
-        if let Some(Held { slot, pin, target }) = held {
-            let InboundOrder { event, origin, deadline } = order;
+        if let Some(Held { slot, pin, target }) = reservation.into_held() {
             let (queued_at, queued_mono) = (self.parts.clock.unix(), self.parts.clock.mono());
-            let delivery = event.delivery;
-            let work = Work { activation, trace, target, pin, origin, delivery, deadline, queued_at, queued_mono, completer };
-            self.enqueue(slot, Waiting { work, event });
+            let work = Work { activation, trace, target, pin, delivery, deadline, queued_at, queued_mono, completer };
+            self.enqueue(slot, Waiting { work, input });
         }
         ticket
     }
@@ -263,21 +278,21 @@ impl LocalActivationManager {
     }
 
     /// Puts work in its tenant's line, or ends it at once when it cannot run.
-    fn enqueue(self: &Arc<Self>, slot: Slot<Reserved>, Waiting { work, event }: Waiting) {
-        let (bytes, reserved) = (event_input_bytes(&event), slot.input_bytes());
+    fn enqueue(self: &Arc<Self>, slot: Slot<Reserved>, Waiting { work, input }: Waiting) {
+        let (bytes, reserved) = (input.bytes(), slot.input_bytes());
         if bytes > reserved {
-            let reason = format!("the event holds {bytes} bytes and {reserved} were reserved for it");
-            return self.end(slot, work, None, ended_without_guest(ActivationOutcome::InvalidArguments { reason }));
+            let reason = format!("the input holds {bytes} bytes and {reserved} were reserved for it");
+            return self.end(slot, work, None, ActivationReport::without_guest(ActivationOutcome::InvalidArguments { reason }));
         }
         let launches = {
             let mut state = self.lock();
             if state.intake == Intake::Shut {
                 drop(state);
-                return self.end(slot, work, None, ended_without_guest(ActivationOutcome::Cancelled));
+                return self.end(slot, work, None, ActivationReport::without_guest(ActivationOutcome::Cancelled));
             }
             let slot = state.admission.queue(slot);
             let (activation, deadline) = (work.activation, work.deadline);
-            state.scheduler.enqueue(Entry { activation, deadline, slot, work: Waiting { work, event } });
+            state.scheduler.enqueue(Entry { activation, deadline, slot, work: Waiting { work, input } });
             let launches = state.start_ready();
             self.publish_account(&state);
             launches
@@ -291,7 +306,7 @@ impl LocalActivationManager {
     }
 
     fn end_queued(self: &Arc<Self>, entry: Entry<Waiting>, outcome: ActivationOutcome) {
-        self.end(entry.slot, entry.work.work, None, ended_without_guest(outcome));
+        self.end(entry.slot, entry.work.work, None, ActivationReport::without_guest(outcome));
     }
 
     /// The one end of everything that was handed over.
@@ -310,9 +325,10 @@ impl LocalActivationManager {
             outcome = entry.ended.kind,
             "activation ended"
         );
+        let run_micros = entry.run_micros;
         self.journal().push(entry);
         let started_at = started.map(|start| start.unix);
-        work.completer.complete(ActivationEnd { activation: work.activation, trace: work.trace, started_at, report });
+        work.completer.complete(ActivationEnd { activation: work.activation, trace: work.trace, started_at, run_micros, report });
         self.launch(next);
         self.notify_capacity();
     }
@@ -345,12 +361,10 @@ impl LocalActivationManager {
             activation: work.activation,
             tenant: work.target.tenant.clone(),
             publication: work.pin.publication,
-            origin: Some(work.origin.clone()),
+            origin: work.delivery.as_ref().map(|delivery| delivery.origin.clone()),
             outbound_requests: work.target.budget.outbound_requests,
             deadline: work.deadline,
-            plans: Arc::clone(&self.parts.plans),
-            providers: Arc::clone(&self.parts.providers),
-            audit: Arc::clone(&self.parts.audit),
+            capabilities: Arc::clone(&self.parts.capabilities),
             clock: Arc::clone(&self.parts.clock),
         }
     }
@@ -439,8 +453,7 @@ impl Work {
             generation: self.pin.generation,
             publication: self.pin.publication,
             digest: self.pin.digest,
-            origin: self.origin.clone(),
-            delivery: self.delivery,
+            delivery: self.delivery.clone(),
             ended: Ended::of(&report.outcome),
             queued_at: self.queued_at,
             started_at: started.map(|start| start.unix),
@@ -448,6 +461,7 @@ impl Work {
             run_micros: micros(now, start),
             fuel_used: report.fuel_used,
             memory_bytes_peak: report.memory_bytes_peak,
+            outbound_requests: report.outbound_requests,
             log: report.log.clone(),
             log_bytes_cut: report.log_bytes_cut,
         }

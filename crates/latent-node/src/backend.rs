@@ -1,21 +1,23 @@
 //! What runs guests: the seam between the activation manager and the engine, and the last check before a guest starts.
 //!
-//! A [`StartOrder`] does not show its event. [`StartOrder::confirm`] does, after asking the catalog and the clock: a backend that
+//! A [`StartOrder`] does not show its input. [`StartOrder::confirm`] does, after asking the catalog and the clock: a backend that
 //! waits for something (a component to load, say) confirms afterwards, and cannot forget to.
 
+mod loaded;
 mod wasm;
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use latent_capabilities::{Session, SessionSpec};
-use latent_core::{ActivationOutcome, Budget, ComponentDigest, ContractName, DeliveredEvent, FunctionName, MonoTime, TraceId, UnixMillis};
+use latent_core::{ActivationOutcome, Budget, ComponentDigest, ContractName, FunctionName, MonoTime, TraceId, UnixMillis};
 use latent_wasmtime::ActivationReport;
 
+use crate::Input;
 use crate::catalog::{Catalog, StartRefused};
 use crate::route::Pin;
 
-pub use wasm::{LoadError, WasmBackend};
+pub use wasm::{ComponentSource, LoadError, LoadedSnapshot, WasmBackend, WasmBackendOptions};
 
 /// The future of one activation. Dropping it stops the guest and frees everything it held.
 pub type BackendFuture = std::pin::Pin<Box<dyn Future<Output = ActivationReport> + Send>>;
@@ -40,7 +42,7 @@ pub struct StartOrder {
     pub(crate) contract: ContractName,
     pub(crate) function: FunctionName,
     pub(crate) session: SessionSpec,
-    pub(crate) event: DeliveredEvent,
+    pub(crate) input: Input,
     pub(crate) budget: Budget,
     pub(crate) trace: TraceId,
     pub(crate) started: Arc<OnceLock<StartTime>>,
@@ -55,8 +57,8 @@ pub(crate) struct StartTime {
 
 /// An activation that may start now, and must, or end.
 pub struct ConfirmedStart {
-    /// The event.
-    pub event: DeliveredEvent,
+    /// The event, or the arguments.
+    pub input: Input,
     /// What the activation may do, as whom, until when.
     pub session: Session,
     /// What it may use.
@@ -101,7 +103,7 @@ impl StartOrder {
         // An order is confirmed once, because this takes it by value; the cell is empty.
         let _ = self.started.set(StartTime { unix: session.clock.unix(), mono: now });
         Ok(ConfirmedStart {
-            event: self.event,
+            input: self.input,
             session: Session::open(session),
             budget: self.budget,
             trace: self.trace,
@@ -114,14 +116,9 @@ impl StartOrder {
 impl NotStarted {
     /// The report of an activation that did not start.
     pub fn into_report(self) -> ActivationReport {
-        ended_without_guest(match self {
+        ActivationReport::without_guest(match self {
             Self::Refused(refused) => ActivationOutcome::PermissionRefused { reason: refused.to_string() },
             Self::DeadlinePassed => ActivationOutcome::Timeout,
         })
     }
-}
-
-/// A report without anything used, because no guest ran or nobody can say what it used.
-pub(crate) const fn ended_without_guest(outcome: ActivationOutcome) -> ActivationReport {
-    ActivationReport { outcome, fuel_used: 0, memory_bytes_peak: 0, log: Vec::new(), log_bytes_cut: 0 }
 }

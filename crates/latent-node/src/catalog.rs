@@ -1,20 +1,23 @@
 //! The catalog: what may be called, by whom, and where calls lead. Metadata only; a compiled component authorises nothing.
 //!
-//! A publication is never changed, only revoked, for one tenant or wholly, and never comes back: calling the same component again
-//! takes a new publication. Every change passes through one `&self` method here, so that a durable record of revocations has one
-//! place from which it is written before a revocation is reported.
+//! A publication is never changed, only revoked, for one tenant or wholly, and never comes back: a revocation is of the service's
+//! component, so that a new publication of the same one is born revoked. To be called again the component has to be another one.
+//!
+//! A revocation is first in force, then made durable by the [`RevocationRecord`], then reported. So nothing starts while a disk is
+//! slow, a revocation that was reported survives a crash, and one that could not be made durable is in force and says so.
 //!
 //! Two questions, at two times: [`Catalog::resolve`] when something is reserved, [`Catalog::start_allowed`] when it starts, after
 //! every wait.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use latent_core::{
     ComponentDigest, ContractName, FunctionName, Limit, LimitError, PublicationId, RouteGeneration, RouteName, ServiceName, TenantId,
 };
 
 use crate::limits;
+use crate::revocation::{NotKept, Noted, Revocation, RevocationList, RevocationRecord, Unrecorded};
 use crate::route::{Pin, RouteKey, RouteTable};
 
 /// The contracts a publication offers, each with its functions.
@@ -54,6 +57,23 @@ pub enum PublicationState {
     },
     /// By nobody.
     Revoked,
+}
+
+/// A catalog entry as administration shows it: without what it offers, with the routes that lead to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicationSummary {
+    /// Its id.
+    pub id: PublicationId,
+    /// The service it implements.
+    pub service: ServiceName,
+    /// Its scope.
+    pub tenants: BTreeSet<TenantId>,
+    /// Its component.
+    pub digest: ComponentDigest,
+    /// Who may still call it.
+    pub state: PublicationState,
+    /// The routes that lead to it now, each with its generation.
+    pub routes: Vec<(RouteKey, RouteGeneration)>,
 }
 
 /// For whom a publication is revoked.
@@ -99,6 +119,16 @@ pub enum CatalogError {
         /// The route given.
         route: RouteKey,
     },
+    /// The route was changed since it was looked at.
+    #[error("the {route} has generation {found} and not {expected}; somebody else changed it")]
+    RouteMoved {
+        /// The route.
+        route: RouteKey,
+        /// The generation given.
+        expected: RouteGeneration,
+        /// The generation in force; 0 when there is no such route.
+        found: RouteGeneration,
+    },
     /// A route would lead to a publication of another service.
     #[error("publication {publication} implements service {implements}, not {wanted}")]
     OtherService {
@@ -119,6 +149,17 @@ pub enum CatalogError {
         /// Why not.
         refused: StartRefused,
     },
+}
+
+/// What is wrong with a revocation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RevokeError {
+    /// Nothing was revoked.
+    #[error(transparent)]
+    Refused(#[from] CatalogError),
+    /// It is in force, and may be forgotten when the node stops. Revoking again tries again.
+    #[error("it is in force and may not outlive the node")]
+    NotDurable(#[source] NotKept),
 }
 
 /// Why a call leads nowhere.
@@ -205,9 +246,11 @@ pub enum StartRefused {
 }
 
 /// The publications and routes of one node. Shared; readers do not wait for each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Catalog {
     state: RwLock<State>,
+    /// Held from the change of a revocation until it is durable, so that the list written last is the whole one.
+    keeper: Mutex<Keeper>,
 }
 
 #[derive(Debug, Default)]
@@ -215,47 +258,112 @@ struct State {
     publications: BTreeMap<PublicationId, Publication>,
     last_id: u64,
     routes: RouteTable,
+    revocations: RevocationList,
+}
+
+#[derive(Debug)]
+struct Keeper {
+    record: Box<dyn RevocationRecord>,
+    /// The last writing failed: what is kept is not the list in force.
+    behind: bool,
+}
+
+/// An empty catalog that forgets its revocations with the process.
+impl Default for Catalog {
+    fn default() -> Self {
+        Self::with_revocations(RevocationList::default(), Box::new(Unrecorded))
+    }
 }
 
 impl Catalog {
-    /// Adds a publication. No route leads to it yet.
+    /// An empty catalog in which everything in `revocations` is revoked already. `record` keeps that list and what is added to it.
+    pub fn with_revocations(revocations: RevocationList, record: Box<dyn RevocationRecord>) -> Self {
+        let state = State { revocations, ..State::default() };
+        Self { state: RwLock::new(state), keeper: Mutex::new(Keeper { record, behind: false }) }
+    }
+
+    /// Adds a publication. No route leads to it yet. It is revoked if its component was.
     ///
     /// # Errors
     /// [`CatalogError::Limit`].
     pub fn add(&self, content: NewPublication) -> Result<PublicationId, CatalogError> {
-        check_count(limits::PUBLICATION_TENANTS, content.tenants.len())?;
-        check_count(limits::PUBLICATION_CONTRACTS, content.contracts.len())?;
-        content.contracts.values().try_for_each(|functions| check_count(limits::CONTRACT_FUNCTIONS, functions.len()))?;
+        check_content(&content)?;
+        self.write().add(content)
+    }
+
+    /// Adds a publication and does what [`Catalog::point_default_routes`] does.
+    ///
+    /// # Errors
+    /// [`CatalogError::Limit`]; then no route has moved.
+    pub fn publish(&self, content: NewPublication) -> Result<PublicationId, CatalogError> {
+        check_content(&content)?;
         let mut state = self.write();
-        check_count(limits::PUBLICATIONS, state.publications.len() + 1)?;
-        state.last_id = state.last_id.saturating_add(1);
-        let id = PublicationId(state.last_id);
-        let live = PublicationState::Live { revoked_for: BTreeSet::new() };
-        state.publications.insert(id, Publication { id, content, state: live });
+        state.check_default_routes(&content)?;
+        let id = state.add(content)?;
+        state.point_default_routes(id)?;
         Ok(id)
     }
 
-    /// Revokes a publication. From here on nothing starts on it for that tenant, or at all; what runs ends by itself.
+    /// Points the default route of each of a publication's tenants at it, also when it is revoked: whoever calls then learns that, and
+    /// not that a route is missing.
     ///
     /// # Errors
-    /// [`CatalogError::UnknownPublication`]; [`CatalogError::NotCallable`] for a tenant that was never in the scope of a live
-    /// publication. Revoking again is not an error.
-    pub fn revoke(&self, publication: PublicationId, scope: RevocationScope) -> Result<(), CatalogError> {
-        let mut state = self.write();
-        let entry = state.publications.get_mut(&publication).ok_or(CatalogError::UnknownPublication { publication })?;
-        match (&mut entry.state, scope) {
-            (PublicationState::Revoked, _) => {}
-            (state, RevocationScope::Whole) => *state = PublicationState::Revoked,
-            (PublicationState::Live { revoked_for }, RevocationScope::Tenant(tenant)) => {
-                // A tenant outside the scope is a mistake to be told, not a revocation. This bounds the set, too.
-                if !entry.content.tenants.contains(&tenant) {
-                    let refused = StartRefused::OutOfScope { publication, tenant: tenant.clone() };
-                    return Err(CatalogError::NotCallable { publication, tenant, refused });
-                }
-                revoked_for.insert(tenant);
-            }
+    /// [`CatalogError::UnknownPublication`], [`CatalogError::Limit`]; then no route has moved.
+    pub fn point_default_routes(&self, publication: PublicationId) -> Result<(), CatalogError> {
+        self.write().point_default_routes(publication)
+    }
+
+    /// Revokes a publication's component: see [`Catalog::revoke_component`].
+    ///
+    /// # Errors
+    /// [`CatalogError::UnknownPublication`], and those of [`Catalog::revoke_component`].
+    pub fn revoke(&self, publication: PublicationId, scope: RevocationScope) -> Result<(), RevokeError> {
+        let unknown = CatalogError::UnknownPublication { publication };
+        let NewPublication { service, digest, .. } = self.publication(publication).ok_or(unknown)?.content;
+        self.revoke_component(Revocation { service, digest, scope })
+    }
+
+    /// Revokes a component of a service, published or not. From here on none of its publications starts for that tenant, or at all;
+    /// what runs ends by itself. Blocks until that is durable.
+    ///
+    /// # Errors
+    /// [`CatalogError::NotCallable`] for a tenant in whose scope no publication of the component ever was: nothing was revoked.
+    /// [`RevokeError::NotDurable`]: it is in force until the node stops. Revoking again is not an error.
+    pub fn revoke_component(&self, revocation: Revocation) -> Result<(), RevokeError> {
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let (noted, list) = {
+            let mut state = self.write();
+            let noted = state.revoke(revocation)?;
+            (noted, state.revocations.clone())
+        };
+        if noted.map_err(|full| RevokeError::NotDurable(full.into()))? == Noted::Known && !keeper.behind {
+            return Ok(());
         }
+        keeper.behind = true;
+        keeper.record.keep(&list).map_err(RevokeError::NotDurable)?;
+        keeper.behind = false;
         Ok(())
+    }
+
+    /// Everything that was revoked.
+    pub fn revocations(&self) -> RevocationList {
+        self.read().revocations.clone()
+    }
+
+    /// Every publication in the order of their ids, with the routes that lead to it.
+    pub fn summaries(&self) -> Vec<PublicationSummary> {
+        let state = self.read();
+        let mut routes = BTreeMap::<PublicationId, Vec<_>>::new();
+        for (key, target, generation) in state.routes.iter() {
+            routes.entry(target).or_default().push((key.clone(), generation));
+        }
+        let summary = |entry: &Publication| {
+            let NewPublication { service, tenants, digest, .. } = &entry.content;
+            let (service, tenants) = (service.clone(), tenants.clone());
+            let routes = routes.remove(&entry.id).unwrap_or_default();
+            PublicationSummary { id: entry.id, service, tenants, digest: *digest, state: entry.state.clone(), routes }
+        };
+        state.publications.values().map(summary).collect()
     }
 
     /// Points a route at a publication and returns its generation, which grows with each change of target. What was reserved on
@@ -265,19 +373,25 @@ impl Catalog {
     /// [`CatalogError::UnknownPublication`], [`CatalogError::OtherService`], [`CatalogError::NotCallable`],
     /// [`CatalogError::Limit`]; the route stays as it was.
     pub fn point_route(&self, key: RouteKey, publication: PublicationId) -> Result<RouteGeneration, CatalogError> {
+        self.write().point_route(key, publication)
+    }
+
+    /// As [`Catalog::point_route`], if the route's generation is still `expected`; a route that never was has generation 0.
+    ///
+    /// # Errors
+    /// [`CatalogError::RouteMoved`], and those of [`Catalog::point_route`].
+    pub fn point_route_from(
+        &self,
+        key: RouteKey,
+        publication: PublicationId,
+        expected: RouteGeneration,
+    ) -> Result<RouteGeneration, CatalogError> {
         let mut state = self.write();
-        let entry = state.publications.get(&publication).ok_or(CatalogError::UnknownPublication { publication })?;
-        if entry.content.service != key.service {
-            let implements = entry.content.service.clone();
-            return Err(CatalogError::OtherService { publication, wanted: key.service, implements });
+        let found = state.routes.generation(&key);
+        if found != expected {
+            return Err(CatalogError::RouteMoved { route: key, expected, found });
         }
-        if let Err(refused) = entry.callable_by(&key.tenant) {
-            return Err(CatalogError::NotCallable { publication, tenant: key.tenant, refused });
-        }
-        if !state.routes.contains(&key) {
-            check_count(limits::ROUTES, state.routes.len() + 1)?;
-        }
-        Ok(state.routes.point(key, publication))
+        state.point_route(key, publication)
     }
 
     /// Revokes a route: it leads nowhere, and what was reserved through it does not start. What runs ends by itself.
@@ -346,7 +460,81 @@ impl Catalog {
     }
 }
 
+fn default_routes(content: &NewPublication) -> impl Iterator<Item = RouteKey> {
+    content.tenants.iter().map(|tenant| RouteKey { tenant: tenant.clone(), service: content.service.clone(), route: None })
+}
+
 impl State {
+    fn check_default_routes(&self, content: &NewPublication) -> Result<(), CatalogError> {
+        let new = default_routes(content).filter(|key| !self.routes.contains(key)).count();
+        if new > 0 {
+            check_count(limits::ROUTES, self.routes.len() + new)?;
+        }
+        Ok(())
+    }
+
+    fn point_default_routes(&mut self, publication: PublicationId) -> Result<(), CatalogError> {
+        let unknown = CatalogError::UnknownPublication { publication };
+        let content = self.publications.get(&publication).ok_or(unknown)?.content.clone();
+        self.check_default_routes(&content)?;
+        default_routes(&content).for_each(|key| {
+            self.routes.point(key, publication);
+        });
+        Ok(())
+    }
+
+    fn add(&mut self, content: NewPublication) -> Result<PublicationId, CatalogError> {
+        check_count(limits::PUBLICATIONS, self.publications.len() + 1)?;
+        self.last_id = self.last_id.saturating_add(1);
+        let id = PublicationId(self.last_id);
+        let mut state = self.revocations.state_of(&content.service, content.digest);
+        if let PublicationState::Live { revoked_for } = &mut state {
+            revoked_for.retain(|tenant| content.tenants.contains(tenant));
+        }
+        self.publications.insert(id, Publication { id, content, state });
+        Ok(id)
+    }
+
+    /// Takes a revocation into force. The inner error says that it could not be put on the list as well.
+    fn revoke(&mut self, revocation: Revocation) -> Result<Result<Noted, LimitError>, CatalogError> {
+        let Revocation { service, digest, scope } = &revocation;
+        let concerned = |entry: &Publication| entry.content.service == *service && entry.content.digest == *digest;
+        if let RevocationScope::Tenant(tenant) = scope {
+            // A tenant outside the scope is a mistake to be told, not a revocation.
+            let mut entries = self.publications.values().filter(|entry| concerned(entry)).peekable();
+            if let Some(first) = entries.peek().map(|entry| entry.id)
+                && !entries.any(|entry| entry.content.tenants.contains(tenant))
+            {
+                let refused = StartRefused::OutOfScope { publication: first, tenant: tenant.clone() };
+                return Err(CatalogError::NotCallable { publication: first, tenant: tenant.clone(), refused });
+            }
+        }
+        for entry in self.publications.values_mut().filter(|entry| concerned(entry)) {
+            match scope {
+                RevocationScope::Whole => entry.state = PublicationState::Revoked,
+                // The scope bounds the set of tenants.
+                RevocationScope::Tenant(tenant) if entry.content.tenants.contains(tenant) => entry.state.revoke_for(tenant.clone()),
+                RevocationScope::Tenant(_) => {}
+            }
+        }
+        Ok(self.revocations.insert(revocation))
+    }
+
+    fn point_route(&mut self, key: RouteKey, publication: PublicationId) -> Result<RouteGeneration, CatalogError> {
+        let entry = self.publications.get(&publication).ok_or(CatalogError::UnknownPublication { publication })?;
+        if entry.content.service != key.service {
+            let implements = entry.content.service.clone();
+            return Err(CatalogError::OtherService { publication, wanted: key.service, implements });
+        }
+        if let Err(refused) = entry.callable_by(&key.tenant) {
+            return Err(CatalogError::NotCallable { publication, tenant: key.tenant, refused });
+        }
+        if !self.routes.contains(&key) {
+            check_count(limits::ROUTES, self.routes.len() + 1)?;
+        }
+        Ok(self.routes.point(key, publication))
+    }
+
     /// Slow and exact: this runs once for a broken configuration, not for each call.
     fn why_no_route(&self, route: RouteKey) -> ResolveError {
         let mut published = self.publications.values().filter(|entry| entry.content.service == route.service).peekable();
@@ -357,6 +545,16 @@ impl State {
             return ResolveError::UnknownRoute { route };
         }
         ResolveError::OtherTenant { service: route.service, tenant: route.tenant }
+    }
+}
+
+impl PublicationState {
+    /// Takes the right to call from one more tenant.
+    pub(crate) fn revoke_for(&mut self, tenant: TenantId) {
+        match self {
+            Self::Revoked => {}
+            Self::Live { revoked_for } => _ = revoked_for.insert(tenant),
+        }
     }
 }
 
@@ -380,9 +578,17 @@ impl Publication {
     }
 }
 
+fn check_content(content: &NewPublication) -> Result<(), LimitError> {
+    check_count(limits::PUBLICATION_TENANTS, content.tenants.len())?;
+    check_count(limits::PUBLICATION_CONTRACTS, content.contracts.len())?;
+    content.contracts.values().try_for_each(|functions| check_count(limits::CONTRACT_FUNCTIONS, functions.len()))
+}
+
 fn check_count(limit: Limit, count: usize) -> Result<(), LimitError> {
     limit.check(count as u64).map(drop)
 }
 
+#[cfg(test)]
+mod revoking_tests;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
-//! What an external event brings to the manager: whom it calls, as whom, with what, until when. Plain data.
+//! What a caller brings to the manager, be it an event or a person: whom it calls, as whom, with what, until when. Plain data.
 
 use std::fmt;
 
+use bytes::Bytes;
 use latent_capabilities::Origin;
 use latent_core::{
     ActivationId, BindingId, Budget, ContractName, CoreError, Deadline, DeliveredEvent, FunctionName, RouteName, ServiceName, TenantId,
@@ -61,7 +62,7 @@ impl fmt::Display for Principal {
     }
 }
 
-/// Whom a binding calls. Made once from the configuration; each delivery reserves with it.
+/// Whom a binding or a direct caller calls. A binding's is made once from the configuration; each delivery reserves with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboundTarget {
     /// For which tenant.
@@ -78,7 +79,8 @@ pub struct InboundTarget {
     pub route: Option<RouteName>,
     /// What each activation may use.
     pub budget: Budget,
-    /// The largest event that will be handed over, counted as [`event_input_bytes`] does. Charged whole from reservation to end.
+    /// The largest input that will be handed over: an event counted as [`event_input_bytes`] does, or the bytes of arguments. Charged
+    /// whole from reservation to end.
     pub input_bytes_max: u64,
 }
 
@@ -106,6 +108,36 @@ pub struct InboundOrder {
     pub deadline: Deadline,
 }
 
+/// One direct call, handed over together with its reservation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallOrder {
+    /// The arguments, in the form of [`latent_wasmtime::values`].
+    pub arguments: Bytes,
+    /// When guest code must have ended, the wait for a cell included.
+    pub deadline: Deadline,
+    /// The trace to continue. Only a trusted caller may bring one; without it the activation begins its own.
+    pub trace: Option<TraceId>,
+}
+
+/// What a function is called with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// An event for a handler.
+    Event(DeliveredEvent),
+    /// Arguments in the form of [`latent_wasmtime::values`].
+    Values(Bytes),
+}
+
+impl Input {
+    /// Memory counted for it.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Event(event) => event_input_bytes(event),
+            Self::Values(arguments) => arguments.len() as u64,
+        }
+    }
+}
+
 /// Memory counted for one event: payload, key, media type, uid, and its attributes' names and values.
 pub fn event_input_bytes(event: &DeliveredEvent) -> u64 {
     let attributes: usize = event.attributes.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -124,6 +156,8 @@ pub struct ActivationEnd {
     pub trace: TraceId,
     /// When its last check was passed and its guest could start; `None` when it ended before that, so that no guest code ran.
     pub started_at: Option<UnixMillis>,
+    /// From start to end in microseconds; 0 if it did not start.
+    pub run_micros: u64,
     /// Outcome, what was used, and the guest's log.
     pub report: ActivationReport,
 }

@@ -39,10 +39,8 @@ pub struct JournalEntry {
     pub publication: PublicationId,
     /// That publication's component.
     pub digest: ComponentDigest,
-    /// The delivery it answered to.
-    pub origin: Origin,
-    /// Which run of the event it was, counted from 1.
-    pub delivery: u32,
+    /// The delivery it answered to; `None` for a direct call.
+    pub delivery: Option<Delivery>,
     /// How it ended.
     pub ended: Ended,
     /// When it was handed over.
@@ -57,10 +55,21 @@ pub struct JournalEntry {
     pub fuel_used: u64,
     /// Largest sum of linear memory held.
     pub memory_bytes_peak: u64,
+    /// Publications attempted.
+    pub outbound_requests: u64,
     /// What is kept of the guest's log.
     pub log: Vec<LogLine>,
     /// Bytes of the guest's log that are not kept: beyond its budget, or dropped here.
     pub log_bytes_cut: u64,
+}
+
+/// One delivery of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Where the event came from.
+    pub origin: Origin,
+    /// Which run of the event it was, counted from 1.
+    pub count: u32,
 }
 
 /// An outcome as the journal keeps it.

@@ -10,24 +10,36 @@
 
 mod activation;
 pub mod admission;
+pub mod audit_file;
 mod backend;
 mod catalog;
+mod clock_guard;
 pub mod delivery;
 mod error;
 mod inbound;
 mod journal;
 pub mod limits;
+mod revocation;
 mod route;
 pub mod scheduler;
 
 pub use activation::{CapacityListener, LocalActivationManager, ManagerOptions, Reservation};
 pub use admission::{Account, AdmissionLimit, AdmissionSnapshot, Refusal};
-pub use backend::{BackendFuture, ConfirmedStart, ExecutionBackend, LoadError, NotStarted, StartOrder, WasmBackend};
-pub use catalog::{
-    Call, Catalog, CatalogError, Contracts, NewPublication, Publication, PublicationState, ResolveError, RevocationScope, StartRefused,
+pub use audit_file::{AuditClose, AuditFault, AuditFile, AuditFileError, AuditFileLimits, AuditStatus};
+pub use backend::{
+    BackendFuture, ComponentSource, ConfirmedStart, ExecutionBackend, LoadError, LoadedSnapshot, NotStarted, StartOrder, WasmBackend,
+    WasmBackendOptions,
 };
+pub use catalog::{
+    Call, Catalog, CatalogError, Contracts, NewPublication, Publication, PublicationState, PublicationSummary, ResolveError,
+    RevocationScope, RevokeError, StartRefused,
+};
+pub use clock_guard::{BootId, ClockGuard, ClockRecord, Hold, HoldCause, Observation, Remembered};
 pub use error::NodeError;
-pub use inbound::{ActivationEnd, IdSource, InboundOrder, InboundTarget, Principal, PrincipalKind, ReserveRefusal, event_input_bytes};
-pub use journal::{Ended, Journal, JournalEntry};
+pub use inbound::{
+    ActivationEnd, CallOrder, IdSource, InboundOrder, InboundTarget, Input, Principal, PrincipalKind, ReserveRefusal, event_input_bytes,
+};
+pub use journal::{Delivery, Ended, Journal, JournalEntry};
 pub use limits::NodeLimits;
+pub use revocation::{NotKept, Noted, Revocation, RevocationList, RevocationRecord, Unrecorded};
 pub use route::{Pin, RouteKey};

@@ -84,6 +84,42 @@ pub const PUBLICATIONS: Limit = Limit {
 };
 /// Routes of the catalog.
 pub const ROUTES: Limit = Limit { name: "routes", unit: "count", default: 65_536, min: 1, max: 65_536, bounds: "routes of all tenants" };
+/// Revocations that are remembered.
+pub const REVOCATIONS: Limit = Limit {
+    name: "revocations",
+    unit: "count",
+    default: 4_096,
+    min: 1,
+    max: 4_096,
+    bounds: "remembered revocations: one for each service and component, or for each of its tenants",
+};
+/// A jump of the wall clock.
+pub const CLOCK_JUMP_MILLIS: Limit = Limit {
+    name: "clock_jump_millis",
+    unit: "ms",
+    default: 300_000,
+    min: 300_000,
+    max: 300_000,
+    bounds: "how far the wall clock may be from where it was expected before retention is held",
+};
+/// Steering of the wall clock.
+pub const CLOCK_DRIFT_PPM: Limit = Limit {
+    name: "clock_drift_ppm",
+    unit: "ppm",
+    default: 1_000,
+    min: 1_000,
+    max: 1_000,
+    bounds: "how fast the wall clock may run away from steady time without being held for a jump in the end",
+};
+/// Time between two records of the clock.
+pub const CLOCK_RECORD_SECONDS: Limit = Limit {
+    name: "clock_record_seconds",
+    unit: "s",
+    default: 60,
+    min: 60,
+    max: 60,
+    bounds: "time after which the next maintenance writes down again what the clock says",
+};
 /// Contracts of one publication.
 pub const PUBLICATION_CONTRACTS: Limit =
     Limit { name: "publication_contracts", unit: "count", default: 64, min: 1, max: 64, bounds: "contracts of one publication" };
@@ -127,6 +163,37 @@ pub const BACKEND_OVERRUN_MILLIS: Limit = Limit {
     bounds: "time after its deadline in which a backend may still report for itself; lies inside the settle margin",
 };
 
+/// Audit files kept, the one being written included.
+pub const AUDIT_FILES: Limit =
+    Limit { name: "audit_files", unit: "count", default: 8, min: 2, max: 1_024, bounds: "audit files kept; the oldest is removed first" };
+/// Size of one audit file.
+pub const AUDIT_FILE_BYTES: Limit = Limit {
+    name: "audit_file_bytes",
+    unit: "bytes",
+    default: 16_777_216,
+    min: 65_536,
+    max: 1_073_741_824,
+    bounds: "one audit file; then the next one begins",
+};
+/// Audit records between those who work and the disk.
+pub const AUDIT_QUEUE_RECORDS: Limit = Limit {
+    name: "audit_queue_records",
+    unit: "count",
+    default: 4_096,
+    min: 1,
+    max: 65_536,
+    bounds: "audit records under way to their file; more are dropped and counted",
+};
+/// Patience with the disk when audit is closed.
+pub const AUDIT_CLOSE_MILLIS: Limit = Limit {
+    name: "audit_close_millis",
+    unit: "ms",
+    default: 2_000,
+    min: 1,
+    max: 30_000,
+    bounds: "wait for queued audit records when a node stops",
+};
+
 /// Every limit of this crate outside `delivery`.
 pub const ALL: &[Limit] = &[
     CELLS,
@@ -140,12 +207,20 @@ pub const ALL: &[Limit] = &[
     JOURNAL_DETAIL_BYTES,
     PUBLICATIONS,
     ROUTES,
+    REVOCATIONS,
+    CLOCK_JUMP_MILLIS,
+    CLOCK_DRIFT_PPM,
+    CLOCK_RECORD_SECONDS,
     PUBLICATION_CONTRACTS,
     CONTRACT_FUNCTIONS,
     PUBLICATION_TENANTS,
     LOADED_COMPONENT_BYTES,
     CAPACITY_LISTENERS,
     BACKEND_OVERRUN_MILLIS,
+    AUDIT_FILES,
+    AUDIT_FILE_BYTES,
+    AUDIT_QUEUE_RECORDS,
+    AUDIT_CLOSE_MILLIS,
 ];
 
 /// The limits one node runs with.

@@ -93,6 +93,16 @@ impl RouteTable {
         route.target.map(|target| (target, route.generation))
     }
 
+    /// The route's generation, 0 when it never was.
+    pub(crate) fn generation(&self, key: &RouteKey) -> RouteGeneration {
+        self.routes.get(key).map_or(RouteGeneration(0), |route| route.generation)
+    }
+
+    /// Every route that leads somewhere.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&RouteKey, PublicationId, RouteGeneration)> {
+        self.routes.iter().filter_map(|(key, route)| route.target.map(|target| (key, target, route.generation)))
+    }
+
     /// True when the pinned generation was in force at a revocation of its route, or before it.
     pub(crate) fn is_revoked(&self, pin: &Pin) -> bool {
         self.routes.get(&pin.route).is_none_or(|route| pin.generation <= route.revoked_up_to)

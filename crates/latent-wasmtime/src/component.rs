@@ -2,10 +2,11 @@
 //!
 //! The list of what may be imported lives here, and only here. A prepared component authorises nothing: it is code that *can* run.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use latent_core::ComponentDigest;
+use latent_core::{ComponentDigest, ContractName, FunctionName};
 use wasmtime::Engine;
 use wasmtime::component::types::{self, ComponentItem};
 use wasmtime::component::{Component, InstancePre, Linker};
@@ -13,6 +14,7 @@ use wasmtime::component::{Component, InstancePre, Linker};
 use crate::activation_log::harmless;
 use crate::bindings::FunctionPre;
 use crate::bindings::exports::latent::events::handler::{DeliveredEvent, HandlerError};
+use crate::contracts::{self, ExportedFunction, Exports};
 use crate::store::StoreData;
 use crate::{HANDLER_CONTRACT, ImportRefusal, WasmError, limits};
 
@@ -62,23 +64,36 @@ struct Prepared {
     digest: ComponentDigest,
     imports: Vec<String>,
     code_bytes: usize,
+    exports: Exports,
+    instance: InstancePre<StoreData>,
     handler: Option<FunctionPre<StoreData>>,
 }
 
 impl PreparedComponent {
     /// Checks, compiles and links. CPU heavy: milliseconds to seconds, on the calling thread.
     pub(crate) fn prepare(engine: &Engine, linker: &Linker<StoreData>, bytes: &[u8]) -> Result<Self, WasmError> {
-        check_header(bytes)?;
-        let component = Component::from_binary(engine, bytes).map_err(|error| WasmError::Invalid { detail: bounded(&error) })?;
+        let component = compile(engine, bytes)?;
+        Self::link(engine, linker, ComponentDigest::of(bytes), &component)
+    }
+
+    /// Checks what the component imports and exports, and links it. Every component passes here, compiled just now or earlier: the code
+    /// that comes with a digest authorises nothing.
+    pub(crate) fn link(
+        engine: &Engine,
+        linker: &Linker<StoreData>,
+        digest: ComponentDigest,
+        component: &Component,
+    ) -> Result<Self, WasmError> {
         let kind = component.component_type();
         let imports: Vec<String> = kind.imports(engine).map(|(name, _)| name.to_owned()).collect();
         imports.iter().try_for_each(|name| admit_import(name))?;
         let exports_handler = check_handler(engine, &kind)?;
-        let instance = linker.instantiate_pre(&component).map_err(|error| WasmError::InterfaceMismatch { detail: bounded(&error) })?;
-        let handler = if exports_handler { Some(handler_of(instance)?) } else { None };
+        let exports = contracts::exports_of(engine, component, &kind)?;
+        let instance = linker.instantiate_pre(component).map_err(|error| WasmError::InterfaceMismatch { detail: bounded(&error) })?;
+        let handler = if exports_handler { Some(handler_of(instance.clone())?) } else { None };
         let image = component.image_range();
         let code_bytes = (image.end as usize).saturating_sub(image.start as usize);
-        Ok(Self(Arc::new(Prepared { digest: ComponentDigest::of(bytes), imports, code_bytes, handler })))
+        Ok(Self(Arc::new(Prepared { digest, imports, code_bytes, exports, instance, handler })))
     }
 
     /// The component's identity.
@@ -96,9 +111,22 @@ impl PreparedComponent {
         self.0.imports.iter().map(String::as_str)
     }
 
+    /// The contracts it offers to callers, each with its functions.
+    pub fn contracts(&self) -> BTreeMap<ContractName, BTreeSet<FunctionName>> {
+        self.0.exports.iter().map(|(contract, functions)| (contract.clone(), functions.keys().cloned().collect())).collect()
+    }
+
     /// Bytes of compiled code it holds in memory.
     pub fn code_bytes(&self) -> usize {
         self.0.code_bytes
+    }
+
+    pub(crate) fn function(&self, contract: &ContractName, function: &FunctionName) -> Option<&ExportedFunction> {
+        self.0.exports.get(contract)?.get(function)
+    }
+
+    pub(crate) fn instance(&self) -> &InstancePre<StoreData> {
+        &self.0.instance
     }
 
     pub(crate) fn handler(&self) -> Option<&FunctionPre<StoreData>> {
@@ -110,6 +138,12 @@ impl fmt::Debug for PreparedComponent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PreparedComponent").field(&self.0.digest).finish()
     }
+}
+
+/// Turns bytes into code. CPU heavy.
+pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component, WasmError> {
+    check_header(bytes)?;
+    Component::from_binary(engine, bytes).map_err(|error| WasmError::Invalid { detail: bounded(&error) })
 }
 
 /// Whether the component exports the handler. One of another shape is an error now: the library would notice it only when the handler

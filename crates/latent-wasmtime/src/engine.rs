@@ -1,16 +1,18 @@
 //! The engine: one configuration, one pool of cells, one linker, one epoch thread.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use latent_core::{ActivationOutcome, Limit, LimitError};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use wasmtime::component::Linker;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails};
 
+use crate::activation::{Conditions, Entry};
+use crate::compiled::EngineIdentity;
 use crate::store::StoreData;
 use crate::ticker::{Ticker, Ticking};
-use crate::{ActivationReport, HandlerCall, PreparedComponent, WasmError, activation, host, limits};
+use crate::{ActivationReport, FunctionCall, HandlerCall, PreparedComponent, WasmError, activation, host, limits};
 
 /// What an engine is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +65,7 @@ struct Inner {
     ticker: Ticker,
     free_cells: Semaphore,
     cells: Cells,
+    identity: OnceLock<EngineIdentity>,
 }
 
 /// A cell in use: while it lives, its holder may own one store.
@@ -84,7 +87,14 @@ impl WasmEngine {
         let linker = host::linker(&engine).map_err(unavailable)?;
         let ticking = engine.clone();
         let ticker = Ticker::start(move || ticking.increment_epoch()).map_err(|error| WasmError::NoThread { detail: error.to_string() })?;
-        Ok(Self(Arc::new(Inner { engine, linker, ticker, free_cells: Semaphore::new(cells.count as usize), cells })))
+        Ok(Self(Arc::new(Inner {
+            engine,
+            linker,
+            ticker,
+            free_cells: Semaphore::new(cells.count as usize),
+            cells,
+            identity: OnceLock::new(),
+        })))
     }
 
     /// Checks, compiles and links a component. CPU heavy: call it where blocking is allowed.
@@ -103,11 +113,26 @@ impl WasmEngine {
     pub fn run_handler(&self, component: &PreparedComponent, call: HandlerCall) -> impl Future<Output = ActivationReport> + Send + use<> {
         let (engine, component) = (self.clone(), component.clone());
         async move {
+            let HandlerCall { event, session, budget, trace } = call;
             match component.handler() {
-                Some(handler) => activation::run(&engine, handler, call).await,
-                None => ActivationReport::not_started(ActivationOutcome::IncompatibleContract {
-                    reason: format!("{} does not export {}", component.digest(), crate::HANDLER_CONTRACT),
-                }),
+                Some(handler) => activation::run(&engine, Conditions { session, budget, trace }, Entry::Handler { handler, event }).await,
+                None => not_exported(&component, crate::HANDLER_CONTRACT),
+            }
+        }
+    }
+
+    /// Calls any exported function with values, in a fresh store, and says how it ended; the report has what it gave back. Otherwise
+    /// as [`WasmEngine::run_handler`]. A handler called this way gets its event as a value, and its `err` is a declared failure.
+    pub fn run_function(&self, component: &PreparedComponent, call: FunctionCall) -> impl Future<Output = ActivationReport> + Send + use<> {
+        let (engine, component) = (self.clone(), component.clone());
+        async move {
+            let FunctionCall { contract, function, arguments, session, budget, trace } = call;
+            match component.function(&contract, &function) {
+                Some(function) => {
+                    let entry = Entry::Function { instance: component.instance(), function, arguments };
+                    activation::run(&engine, Conditions { session, budget, trace }, entry).await
+                }
+                None => not_exported(&component, &format!("{contract}#{function}")),
             }
         }
     }
@@ -131,11 +156,25 @@ impl WasmEngine {
         &self.0.engine
     }
 
+    pub(crate) fn linker(&self) -> &Linker<StoreData> {
+        &self.0.linker
+    }
+
+    /// What code compiled for this engine is kept under.
+    pub(crate) fn identity(&self) -> EngineIdentity {
+        *self.0.identity.get_or_init(|| EngineIdentity::of(&self.0.engine))
+    }
+
     /// Waits for a cell. `None` never happens while the engine exists, which the caller holds.
     pub(crate) async fn cell(&self) -> Option<Cell<'_>> {
         let permit = self.0.free_cells.acquire().await.ok()?;
         Some(Cell { _permit: permit, _ticking: self.0.ticker.tick_while_held() })
     }
+}
+
+fn not_exported(component: &PreparedComponent, what: &str) -> ActivationReport {
+    let reason = format!("{} does not export {what}", component.digest());
+    ActivationReport::without_guest(ActivationOutcome::IncompatibleContract { reason })
 }
 
 impl fmt::Debug for WasmEngine {

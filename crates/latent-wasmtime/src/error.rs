@@ -45,6 +45,14 @@ pub enum WasmError {
         /// Why it is refused.
         refusal: ImportRefusal,
     },
+    /// An exported function has a parameter or result that values cannot carry.
+    #[error("the exported `{export}` cannot be called: {detail}; functions take and give values, not resources, streams or futures")]
+    UnsupportedType {
+        /// Interface and function.
+        export: String,
+        /// Where in its type, and what.
+        detail: String,
+    },
     /// An import or the handler export has a type other than its interface's.
     #[error("the component does not fit the interfaces of this host: {detail}; build it against this version's `wit` folder")]
     InterfaceMismatch {

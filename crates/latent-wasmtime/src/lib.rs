@@ -1,6 +1,6 @@
 //! Runs WebAssembly components: prepares them once, and gives each activation a fresh store with a fixed budget.
 //!
-//! What lives here: the engine and its pool of cells, the border of a component (which imports it may have), the store's limits, and
+//! What lives here: the engine and its pool of cells, the border of a component (which imports it may have), compiled code on disk, the store's limits, and
 //! the host side of the `latent:*` interfaces and of confined WASI. What does not: routes, admission, retries, topics. This crate
 //! never decides *whether* something runs and never what happens to the event afterwards.
 //!
@@ -13,7 +13,9 @@
 mod activation;
 mod activation_log;
 mod bindings;
+mod compiled;
 mod component;
+mod contracts;
 mod engine;
 mod error;
 mod host;
@@ -21,9 +23,11 @@ pub mod limits;
 mod outcome;
 mod store;
 mod ticker;
+pub mod values;
 
-pub use activation::{ActivationReport, HandlerCall};
+pub use activation::{ActivationReport, FunctionCall, HandlerCall};
 pub use activation_log::{LogLevel, LogLine, LogSource};
+pub use compiled::{CompiledCache, CompiledCacheCounts, CompiledCacheError, CompiledCacheOptions};
 pub use component::PreparedComponent;
 pub use engine::{EngineOptions, WasmEngine};
 pub use error::{ImportRefusal, WasmError};

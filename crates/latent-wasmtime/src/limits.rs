@@ -17,6 +17,15 @@ pub const CELL_MEMORY_BYTES: Limit = Limit {
 /// A component's file.
 pub const COMPONENT_BYTES: Limit =
     Limit { name: "component_bytes", unit: "bytes", default: 67_108_864, min: 8, max: 67_108_864, bounds: "one component's file" };
+/// Compiled components on disk. What is beyond is removed, longest unused first; one component above it is not kept.
+pub const COMPILED_CACHE_BYTES: Limit = Limit {
+    name: "compiled_cache_bytes",
+    unit: "bytes",
+    default: 1_073_741_824,
+    min: 1_048_576,
+    max: 1_099_511_627_776,
+    bounds: "compiled components kept on disk",
+};
 /// Core instances inside one component. Components of dynamically linked languages have dozens.
 pub const CORE_INSTANCES: Limit =
     Limit { name: "core_instances", unit: "count", default: 128, min: 1, max: 128, bounds: "core instances inside one component" };
@@ -52,6 +61,17 @@ pub const HOST_CALL_BYTES: Limit = Limit {
     max: 2_097_152,
     bounds: "bytes a guest hands to the host in one call",
 };
+/// What a called function hands over in one call, its result included: its strings, and the host's memory for every other value. A
+/// result of more traps before it takes memory. Above what the form of values allows, so that a result that is only a little too large
+/// is `result-exhausted`.
+pub const RESULT_LIFT_BYTES: Limit = Limit {
+    name: "result_lift_bytes",
+    unit: "bytes",
+    default: 4_194_304,
+    min: 2_097_152,
+    max: 4_194_304,
+    bounds: "host memory for the result of a called function, before it is written as values",
+};
 /// Bytes of one write to stdout or stderr; a write of more traps.
 pub const OUTPUT_WRITE_BYTES: Limit = Limit {
     name: "output_write_bytes",
@@ -74,22 +94,120 @@ pub const TRAP_DETAIL_BYTES: Limit =
 pub const TICK_MILLIS: Limit =
     Limit { name: "tick_millis", unit: "ms", default: 2, min: 1, max: 5, bounds: "time between two looks at the deadline" };
 
+/// Text of one array of WIT values, in and out. Never above its default, so that the host can hold what a guest may answer.
+pub const VALUES_DOCUMENT_BYTES: Limit = Limit {
+    name: "values_document_bytes",
+    unit: "bytes",
+    default: 1_048_576,
+    min: 2,
+    max: 1_048_576,
+    bounds: "one array of WIT values as JSON text, in and out",
+};
+/// Arrays and objects inside each other; the array of the arguments is the first.
+pub const VALUES_DEPTH: Limit = Limit {
+    name: "values_depth",
+    unit: "count",
+    default: 32,
+    min: 1,
+    max: 32,
+    bounds: "arrays and objects inside each other in one array of WIT values",
+};
+/// Every JSON value counts, the outer array too; keys do not.
+pub const VALUES_NODES: Limit =
+    Limit { name: "values_nodes", unit: "count", default: 16_384, min: 1, max: 16_384, bounds: "JSON values in one array of WIT values" };
+/// Bytes after escapes are resolved; keys are strings as well.
+pub const VALUES_STRING_BYTES: Limit = Limit {
+    name: "values_string_bytes",
+    unit: "bytes",
+    default: 262_144,
+    min: 1,
+    max: 262_144,
+    bounds: "UTF-8 bytes of one string or key in an array of WIT values",
+};
+/// Elements of an array, members of an object.
+pub const VALUES_ELEMENTS: Limit = Limit {
+    name: "values_elements",
+    unit: "count",
+    default: 4_096,
+    min: 1,
+    max: 4_096,
+    bounds: "elements of one array or members of one object in an array of WIT values",
+};
+/// Types inside each other in the signature of a function that is given values; deeper ones are refused when a component is prepared.
+pub const VALUES_TYPE_DEPTH: Limit = Limit {
+    name: "values_type_depth",
+    unit: "count",
+    default: 64,
+    min: 64,
+    max: 64,
+    bounds: "types inside each other in a function that takes WIT values",
+};
+/// Types share structure, so that a small component can describe a huge type: what counts is the type written out in full, with every
+/// field, case and flag.
+pub const VALUES_TYPE_NODES: Limit = Limit {
+    name: "values_type_nodes",
+    unit: "count",
+    default: 16_384,
+    min: 16_384,
+    max: 16_384,
+    bounds: "types, fields, cases and flags in the signature of a function that takes WIT values, written out in full",
+};
+/// A field's, case's or flag's name in such a signature.
+pub const VALUES_NAME_BYTES: Limit = Limit {
+    name: "values_name_bytes",
+    unit: "bytes",
+    default: 256,
+    min: 256,
+    max: 256,
+    bounds: "name of a field, case or flag of a function that takes WIT values",
+};
+/// A name from a document or a component in an error; what is beyond is cut.
+pub const VALUES_SHOWN_BYTES: Limit = Limit {
+    name: "values_shown_bytes",
+    unit: "bytes",
+    default: 64,
+    min: 64,
+    max: 64,
+    bounds: "one name shown in an error about WIT values",
+};
+/// A place in a document or a type in an error; what is beyond is cut.
+pub const VALUES_PATH_BYTES: Limit = Limit {
+    name: "values_path_bytes",
+    unit: "bytes",
+    default: 512,
+    min: 512,
+    max: 512,
+    bounds: "one place shown in an error about WIT values",
+};
+
 /// Every limit of this crate.
 pub const ALL: &[Limit] = &[
     CELLS,
     CELL_MEMORY_BYTES,
     COMPONENT_BYTES,
+    COMPILED_CACHE_BYTES,
     CORE_INSTANCES,
     MEMORIES,
     TABLES,
     TABLE_ELEMENTS,
     HOST_RESOURCES,
     HOST_CALL_BYTES,
+    RESULT_LIFT_BYTES,
     OUTPUT_WRITE_BYTES,
     RANDOM_BYTES,
     REASON_BYTES,
     TRAP_DETAIL_BYTES,
     TICK_MILLIS,
+    VALUES_DOCUMENT_BYTES,
+    VALUES_DEPTH,
+    VALUES_NODES,
+    VALUES_STRING_BYTES,
+    VALUES_ELEMENTS,
+    VALUES_TYPE_DEPTH,
+    VALUES_TYPE_NODES,
+    VALUES_NAME_BYTES,
+    VALUES_SHOWN_BYTES,
+    VALUES_PATH_BYTES,
 ];
 
 #[cfg(test)]

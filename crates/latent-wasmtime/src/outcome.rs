@@ -3,12 +3,14 @@
 use std::fmt::{self, Write as _};
 
 use latent_core::{ActivationOutcome, BudgetKind, TrapCode};
+use wasmtime::component::Val;
 use wasmtime::{FrameInfo, PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use crate::activation_log::harmless;
 use crate::bindings::exports::latent::events::handler::{HandlerError, RetryHint};
 use crate::limits;
+use crate::values::{self, ValuesError, ValuesProblem};
 
 /// Raised by the epoch callback when the deadline has passed.
 #[derive(Debug)]
@@ -31,6 +33,20 @@ pub(crate) fn of_result(result: Result<(), HandlerError>) -> ActivationOutcome {
             ActivationOutcome::RetryRequested { reason: bounded_reason(&reason), delay_millis }
         }
     }
+}
+
+/// The outcome of a function that returned `results`: an `err` is a failure that the function declared only where it is the whole
+/// result.
+pub(crate) fn of_values(results: &[Val]) -> ActivationOutcome {
+    if values::is_declared_failure(results) { ActivationOutcome::DeclaredFailure } else { ActivationOutcome::Success }
+}
+
+/// The outcome of a function whose results do not fit the form of values.
+pub(crate) fn of_unencodable(error: &ValuesError) -> ActivationOutcome {
+    if matches!(error.problem, ValuesProblem::OverLimit { .. }) {
+        return ActivationOutcome::BudgetExhausted(BudgetKind::Result);
+    }
+    ActivationOutcome::HostFailure { reason: error.to_string() }
 }
 
 fn bounded_reason(reason: &str) -> String {

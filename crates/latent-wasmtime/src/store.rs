@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use latent_capabilities::Session;
+use latent_capabilities::{CompletionOwner, Session};
 use latent_core::{BudgetKind, Deadline, TraceId};
 use wasmtime::component::ResourceTable;
 use wasmtime::{ResourceLimiter, Store};
@@ -26,9 +26,26 @@ impl SharedLog {
     }
 }
 
+/// The memory charged for the receipts that the guest was given.
+///
+/// A store frees its data before it frees the guest's memory, into which the receipts were lowered. So whoever makes a store keeps a
+/// clone of this that is dropped after the store; the charges return with the last clone.
+#[derive(Clone, Default)]
+pub(crate) struct Completions(Arc<Mutex<Vec<CompletionOwner>>>);
+
+impl Completions {
+    /// Keeps one more. There are at most as many as the budget has outbound requests.
+    pub(crate) fn keep(&self, owner: CompletionOwner) {
+        if owner.bytes() > 0 {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(owner);
+        }
+    }
+}
+
 /// The data of one activation's store.
 pub(crate) struct StoreData {
     pub(crate) session: Session,
+    pub(crate) completions: Completions,
     pub(crate) trace: TraceId,
     /// When guest code must have ended.
     pub(crate) deadline: Deadline,
@@ -51,10 +68,10 @@ pub(crate) fn bounded_resources() -> ResourceTable {
     resources
 }
 
-/// Puts the store under its limiter and bounds what one host call may carry.
-pub(crate) fn confine(store: &mut Store<StoreData>) {
+/// Puts the store under its limiter and bounds what the guest may hand over in one call.
+pub(crate) fn confine(store: &mut Store<StoreData>, host_call_bytes: usize) {
     store.limiter(|data| &mut data.limiter);
-    store.set_hostcall_fuel(limits::HOST_CALL_BYTES.default_usize());
+    store.set_hostcall_fuel(host_call_bytes);
 }
 
 /// Bounds memory and table elements over all memories and tables of a store, and remembers what it refused last.

@@ -4,7 +4,7 @@
 //! stopped. With the lock held and no answer, the command refuses and names the holder.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,19 @@ use latent_core::SystemClock;
 use latent_topics::{DeliveryStore, TopicsError};
 use tokio::runtime::Runtime;
 
-use crate::control::{Answer, ControlClient, ControlError, ControlTarget, Fault, NodeInfo, NodeSummary, Request, TriggerStatus, answer};
+use crate::administration::{self, AdminError};
+use crate::config::settings::ServiceConfig;
+use crate::control::{
+    Answer, ClockInfo, ControlClient, ControlError, ControlTarget, Fault, Invocation, Invoked, NodeInfo, NodeSummary, ReloadOrder,
+    Reloaded, Request, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo, TriggerStatus, answer,
+};
 use crate::data_dir::DataDir;
 use crate::engine::engine_options;
 use crate::error::{CliError, Existence};
+use crate::host::{ClockWatch, HostFileError, HostFiles};
 use crate::limits;
 use crate::logging;
-use crate::maintenance::Maintainer;
+use crate::maintenance::{MaintainError, Maintainer};
 
 const REACHING: &str = "reaching the running node";
 /// How often a starting node is looked for.
@@ -43,6 +49,15 @@ pub(crate) struct OpenDirectory {
 /// What a directory says of its node's bindings while the node is stopped.
 pub(crate) type StoppedStatus<'s> = &'s dyn Fn(&EmbeddedBroker) -> Result<Vec<TriggerStatus>, CliError>;
 
+/// What is known of a node that is stopped, beside its log.
+#[derive(Clone, Copy)]
+pub(crate) struct Stopped<'s> {
+    /// Its bindings.
+    pub(crate) bindings: StoppedStatus<'s>,
+    /// What it would publish; `None` for a command without a configuration.
+    pub(crate) services: Option<&'s [ServiceConfig]>,
+}
+
 /// No command but `trigger status` asks for bindings.
 pub(crate) fn without_bindings(_: &EmbeddedBroker) -> Result<Vec<TriggerStatus>, CliError> {
     Ok(Vec::new())
@@ -54,7 +69,15 @@ impl Access {
     /// # Errors
     /// [`CliError::Held`], [`CliError::Control`] for a node of another version, [`CliError::NotProvisioned`],
     /// [`CliError::NoPermission`], [`CliError::Log`] when the directory cannot be opened.
-    pub(crate) fn open(dir: &DataDir, holder: &str, stopped: StoppedStatus<'_>) -> Result<Self, CliError> {
+    pub(crate) fn open(dir: &DataDir, holder: &str, bindings: StoppedStatus<'_>) -> Result<Self, CliError> {
+        Self::open_knowing(dir, holder, Stopped { bindings, services: None })
+    }
+
+    /// As [`Access::open`], with what the configuration says of services.
+    ///
+    /// # Errors
+    /// As [`Access::open`].
+    pub(crate) fn open_knowing(dir: &DataDir, holder: &str, stopped: Stopped<'_>) -> Result<Self, CliError> {
         let deadline = Instant::now() + Duration::from_millis(limits::NODE_START_MILLIS.default);
         loop {
             if let Some(client) = Self::try_node(dir)? {
@@ -63,7 +86,7 @@ impl Access {
             // What opening repairs is told by whoever opens first, and that is this command.
             logging::to_stderr("warn")?;
             match open_log(dir.log(), holder) {
-                Ok(log) => return OpenDirectory::new(log, stopped).map(Self::Directory),
+                Ok(log) => return OpenDirectory::new(dir, log, stopped).map(Self::Directory),
                 // A node that is starting has the lock before it has the socket.
                 Err(BusError::InUse { .. }) if Instant::now() < deadline => std::thread::sleep(RETRY_PAUSE),
                 Err(BusError::InUse { holder, .. }) => {
@@ -180,11 +203,10 @@ fn no_permission(dir: &Path, reason: String) -> CliError {
 }
 
 impl OpenDirectory {
-    fn new(log: EmbeddedBroker, stopped: StoppedStatus<'_>) -> Result<Self, CliError> {
-        let statuses = stopped(&log)?;
-        let log = Arc::new(log);
-        let maintainer = Maintainer::new(Arc::clone(&log) as _, Arc::new(SystemClock::start()));
-        let target = Arc::new(StoppedNode { log, maintainer, statuses });
+    fn new(dir: &DataDir, log: EmbeddedBroker, stopped: Stopped<'_>) -> Result<Self, CliError> {
+        let statuses = (stopped.bindings)(&log)?;
+        let (dir, services) = (dir.log().to_owned(), stopped.services.map(<[_]>::to_vec));
+        let target = Arc::new(StoppedNode { log: Arc::new(log), dir, services, statuses });
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.map_err(|error| CliError::Node {
             what: "the command could not be started".to_owned(),
@@ -198,8 +220,20 @@ impl OpenDirectory {
 /// A node that is not running, for whoever asks its directory.
 struct StoppedNode {
     log: Arc<EmbeddedBroker>,
-    maintainer: Maintainer,
+    dir: PathBuf,
+    services: Option<Vec<ServiceConfig>>,
     statuses: Vec<TriggerStatus>,
+}
+
+impl StoppedNode {
+    fn watch(&self) -> Result<ClockWatch, HostFileError> {
+        ClockWatch::open(HostFiles::below(&self.dir), Arc::new(SystemClock::start()))
+    }
+
+    fn catalog(&self) -> Result<(latent_node::Catalog, administration::Unread), AdminError> {
+        let services = self.services.as_ref().ok_or(AdminError::NoConfiguration)?;
+        administration::of_configuration(HostFiles::below(&self.dir), services)
+    }
 }
 
 impl ControlTarget for StoppedNode {
@@ -224,8 +258,39 @@ impl ControlTarget for StoppedNode {
         self.log.statistics()
     }
 
-    fn maintain(&self) -> Result<MaintenanceReport, BusError> {
-        self.maintainer.run()
+    fn maintain(&self) -> Result<MaintenanceReport, MaintainError> {
+        Maintainer::new(self.bus(), Arc::new(self.watch()?)).run()
+    }
+
+    fn services(&self) -> Result<Vec<ServiceInfo>, AdminError> {
+        let (catalog, unread) = self.catalog()?;
+        Ok(administration::list_stopped(&catalog, &unread))
+    }
+
+    fn route_service(&self, _: &RouteOrder) -> Result<Routed, AdminError> {
+        Err(AdminError::Stopped)
+    }
+
+    fn revoke_service(&self, order: &RevokeOrder) -> Result<Vec<Revoked>, AdminError> {
+        let (catalog, unread) = self.catalog()?;
+        administration::revoke(&catalog, &unread, order)
+    }
+
+    fn clock(&self) -> Result<ClockInfo, AdminError> {
+        Ok(administration::clock(&self.watch()?))
+    }
+
+    fn confirm_clock(&self) -> Result<ClockInfo, AdminError> {
+        administration::confirm_clock(&self.watch()?)
+    }
+
+    fn reload(&self, _: ReloadOrder) -> Result<Reloaded, Fault> {
+        Err(Fault::refused("node", "no node is running on this directory; the next start reads the configuration".to_owned()))
+    }
+
+    fn invoke(&self, _: Invocation) -> Result<Invoked, Fault> {
+        // `latent invoke` makes a node of its own for that.
+        Err(Fault::refused("node", "no node is running on this directory".to_owned()))
     }
 }
 

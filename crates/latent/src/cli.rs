@@ -6,9 +6,13 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::commands::bench::BenchCommand;
 use crate::commands::bus::BusCommand;
 use crate::commands::check::CheckArgs;
+use crate::commands::clock::ClockCommand;
 use crate::commands::completions::CompletionsArgs;
+use crate::commands::invoke::InvokeArgs;
 use crate::commands::new::NewArgs;
+use crate::commands::reload::ReloadArgs;
 use crate::commands::run::RunArgs;
+use crate::commands::service::ServiceCommand;
 use crate::commands::trigger::TriggerCommand;
 use crate::error::CliError;
 
@@ -40,12 +44,22 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Make a function's project that builds and runs as it is
     New(NewArgs),
+    /// Let a running node take its configuration in again
+    Reload(ReloadArgs),
+    /// Run a function once and print its result
+    Invoke(InvokeArgs),
     /// Publish to and read from the log behind the topics
     #[command(subcommand, after_help = "Example:\n  latent bus topics -c latent.toml")]
     Bus(BusCommand),
     /// See what the triggers do
     #[command(subcommand, after_help = "Example:\n  latent trigger status -c latent.toml")]
     Trigger(TriggerCommand),
+    /// See what may be called, point routes, revoke for good
+    #[command(subcommand, after_help = "Example:\n  latent service list -c latent.toml")]
+    Service(ServiceCommand),
+    /// See whether the wall clock is believed, or say that it is right
+    #[command(subcommand, after_help = "Example:\n  latent clock status -c latent.toml")]
+    Clock(ClockCommand),
     /// Measure the project's own speed, as ratios to loops by hand
     #[command(subcommand, after_help = "Example:\n  latent bench bus")]
     Bench(BenchCommand),
@@ -64,9 +78,6 @@ pub(crate) enum LaterCommand {
     Dev(LaterArgs),
     /// Not built in this version
     #[command(hide = true)]
-    Invoke(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
     Archive(LaterArgs),
     /// Not built in this version
     #[command(hide = true)]
@@ -77,15 +88,6 @@ pub(crate) enum LaterCommand {
     /// Not built in this version
     #[command(hide = true)]
     Secret(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
-    Service(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
-    Reload(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
-    Clock(LaterArgs),
     /// Not built in this version
     #[command(hide = true)]
     Why(LaterArgs),
@@ -106,14 +108,10 @@ impl LaterCommand {
     pub(crate) const fn word(&self) -> &'static str {
         match self {
             Self::Dev(_) => "dev",
-            Self::Invoke(_) => "invoke",
             Self::Archive(_) => "archive",
             Self::Deadletter(_) => "deadletter",
             Self::Broker(_) => "broker",
             Self::Secret(_) => "secret",
-            Self::Service(_) => "service",
-            Self::Reload(_) => "reload",
-            Self::Clock(_) => "clock",
             Self::Why(_) => "why",
             Self::Test(_) => "test",
         }
@@ -142,8 +140,12 @@ pub(crate) fn usage_error(error: &clap::Error, words: impl IntoIterator<Item = S
 }
 
 /// Words that people type where they do not stand, and the command they belong to.
-const MISPLACED: &[(&str, &[&str])] =
-    &[("bus", &["provision", "topics", "publish", "fetch", "find", "tail", "stats", "maintain"]), ("trigger", &["status"])];
+const MISPLACED: &[(&str, &[&str])] = &[
+    ("bus", &["provision", "topics", "publish", "fetch", "find", "tail", "stats", "maintain"]),
+    ("trigger", &["status"]),
+    ("service", &["list", "route", "revoke"]),
+    ("clock", &["confirm"]),
+];
 
 /// A command that is part of another one.
 fn misplaced(error: &clap::Error) -> Option<CliError> {

@@ -28,6 +28,16 @@ impl DataDir {
         &self.root
     }
 
+    /// The components that the node's services are made of, by digest.
+    pub(crate) fn components(&self) -> PathBuf {
+        self.root.join("components")
+    }
+
+    /// Their compiled code.
+    pub(crate) fn compiled(&self) -> PathBuf {
+        self.root.join("compiled")
+    }
+
     /// The socket of a running node.
     pub(crate) fn control_socket(&self) -> PathBuf {
         self.root.join(CONTROL_SOCKET)

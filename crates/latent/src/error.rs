@@ -124,6 +124,16 @@ pub(crate) enum CliError {
         /// Topics there are.
         declared: Vec<String>,
     },
+    /// Nothing of this name is published or was revoked.
+    #[error("there is no service {service:?}")]
+    UnknownService {
+        /// As given.
+        service: String,
+        /// The one that was probably meant.
+        nearest: Option<String>,
+        /// Services there are.
+        known: Vec<String>,
+    },
     /// No event that can be read has this uid.
     #[error("topic {topic:?} has no event with uid {uid:?}")]
     NotFound {
@@ -198,6 +208,14 @@ pub(crate) enum CliError {
         /// The system's words.
         reason: String,
     },
+    /// The function ran, or could not, and did not succeed.
+    #[error("the invocation ended: {outcome}")]
+    Invocation {
+        /// Kind of the outcome.
+        outcome: String,
+        /// Why, in the words of the function or the host; empty where the outcome says it.
+        reason: String,
+    },
     /// The node could not start, or stopped by itself.
     #[error("{what}")]
     Node {
@@ -264,6 +282,7 @@ impl CliError {
             Self::Unmaintained { .. } => "maintenance-incomplete",
             Self::Log { fault, .. } | Self::Damaged { fault, .. } | Self::Provisioned { fault, .. } => &fault.kind,
             Self::UnknownTopic { .. } => "unknown-topic",
+            Self::UnknownService { .. } => "unknown-service",
             Self::NotFound { .. } => "not-found",
             Self::Input { .. } => "input",
             Self::Value { .. } => "value",
@@ -272,6 +291,7 @@ impl CliError {
             Self::Bench { .. } => "bench",
             Self::Interrupted { .. } => "interrupted",
             Self::Output { .. } => "output",
+            Self::Invocation { outcome, .. } => outcome,
             Self::Node { .. } => "node",
         }
     }
@@ -288,6 +308,7 @@ impl CliError {
             Self::Log { .. }
             | Self::Damaged { .. }
             | Self::UnknownTopic { .. }
+            | Self::UnknownService { .. }
             | Self::Incomplete { .. }
             | Self::Unmaintained { .. }
             | Self::Held { .. }
@@ -301,6 +322,7 @@ impl CliError {
             | Self::Bench { .. }
             | Self::Interrupted { .. }
             | Self::Output { .. }
+            | Self::Invocation { .. }
             | Self::Node { .. } => ExitStatus::Failed,
         }
     }
@@ -309,6 +331,8 @@ impl CliError {
     pub(crate) fn why(&self) -> String {
         match self {
             Self::Usage { why, .. } | Self::Node { why, .. } => why.clone(),
+            Self::Invocation { outcome, reason } if reason.is_empty() => format!("see `{outcome}` in docs/errors.md"),
+            Self::Invocation { reason, .. } => reason.clone(),
             Self::Config(error) => error.why(),
             Self::Manifest { reason, .. }
             | Self::Input { reason, .. }
@@ -325,6 +349,7 @@ impl CliError {
             Self::Unmaintained { done } => incomplete_maintenance(done),
             Self::Log { fault, .. } | Self::Damaged { fault, .. } | Self::Provisioned { fault, .. } => fault.message.clone(),
             Self::UnknownTopic { declared, .. } => declared_topics(declared),
+            Self::UnknownService { known, .. } => known_services(known),
             Self::NotFound { .. } => "no event that can be read has this uid".to_owned(),
             Self::Incomplete { stopped: None, .. } => "they are named above with their lines".to_owned(),
             Self::Incomplete { stopped: Some((line, reason)), .. } => format!("nothing was sent after line {line}: {reason}"),
@@ -336,6 +361,7 @@ impl CliError {
     pub(crate) fn next_step(&self) -> String {
         match self {
             Self::Usage { next, .. } | Self::Node { next, .. } => next.clone(),
+            Self::Invocation { outcome, .. } => after_invocation(outcome).to_owned(),
             Self::Config(error) => error.next_step(),
             Self::Manifest { .. } => "correct the manifest and run the command again".to_owned(),
             Self::NotBuilt { instead, .. } => (*instead).to_owned(),
@@ -358,6 +384,10 @@ impl CliError {
             }
             Self::UnknownTopic { nearest, .. } => nearest.as_ref().map_or_else(
                 || "name one of them, or add it to the manifest and start the node again".to_owned(),
+                |nearest| format!("did you mean {nearest}?"),
+            ),
+            Self::UnknownService { nearest, .. } => nearest.as_ref().map_or_else(
+                || "name one of them, or add a [[service]] to the configuration and start the node again".to_owned(),
                 |nearest| format!("did you mean {nearest}?"),
             ),
             Self::NotFound { .. } => {
@@ -401,6 +431,20 @@ fn after_refusals(refused: u64, passing: u64, repetition: Repetition) -> String 
     }
 }
 
+/// What to do after a call that did not succeed.
+fn after_invocation(outcome: &str) -> &'static str {
+    match outcome {
+        "declared-failure" => "the result says why; call it with other arguments",
+        "invalid-arguments" => "give one JSON array that fits the parameters; docs/values.md has the form of each type",
+        "incompatible-contract" => "see `latent service list` for what the service offers",
+        "fuel-exhausted" => "raise --cpu-fuel if the work is honest",
+        "memory-exhausted" => "raise --memory-bytes if the work is honest",
+        "timeout" => "raise --wall-time-millis if the work is honest",
+        "result-exhausted" => "let the function give back less; docs/values.md has the limits",
+        _ => "see the function's log above, and the outcome's name in docs/errors.md",
+    }
+}
+
 fn declared_topics(declared: &[String]) -> String {
     let named = declared.iter().take(TOPICS_NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
     match declared.len().saturating_sub(TOPICS_NAMED_MAX) {
@@ -409,7 +453,37 @@ fn declared_topics(declared: &[String]) -> String {
     }
 }
 
+fn known_services(known: &[String]) -> String {
+    let named = known.iter().take(TOPICS_NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match (known.len(), known.len().saturating_sub(TOPICS_NAMED_MAX)) {
+        (0, _) => "the node has no service".to_owned(),
+        (_, 0) => format!("the services are: {named}"),
+        (_, more) => format!("the services are: {named} and {more} more; see `latent service list`"),
+    }
+}
+
+/// The step after a fault of administration, which its kind alone tells.
+fn next_of_administration(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "revocation-not-durable" => {
+            "look at the disk under the data directory and run the same command again before the node stops; `latent service list` shows what is in force"
+        }
+        "clock-not-durable" => "look at the disk under the data directory and run the same command again before the node stops",
+        "clock-held" => "see `latent clock status`; set the clock right, or run `latent clock confirm` if it is right",
+        "route-moved" => "look at it with `latent service list`, then run it again with the generation in force",
+        "node-stopped" => "start the node, or change the configuration that it starts with",
+        "unknown-publication" | "ambiguous-publication" | "unknown-tenant" => "see `latent service list` for what there is",
+        "tenant-needed" => "run it again with --tenant",
+        "host-file-damaged" => "put the file back as it was, from a backup; docs/services.md says what else can be done",
+        "host-file-io" => "look at permissions and space under the data directory and run it again",
+        _ => return None,
+    })
+}
+
 fn next_of(fault: &Fault) -> String {
+    if let Some(next) = next_of_administration(&fault.kind) {
+        return next.to_owned();
+    }
     match (fault.uncertain, fault.continue_at) {
         (true, _) => "run the same command again: with the same uid it tells what is stored and doubles nothing".to_owned(),
         (false, Some(offset)) => format!("read on after it with `latent bus fetch --offset {offset}`"),
@@ -421,6 +495,19 @@ fn next_of(fault: &Fault) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_of_administration_has_a_step_of_its_own() {
+        let fault = |kind: &str, uncertain| Fault { uncertain, ..Fault::refused(kind, "m".to_owned()) };
+        for (kind, uncertain, begin) in [
+            ("revocation-not-durable", true, "look at the disk under the data directory and run"),
+            ("clock-held", false, "see `latent clock status`"),
+            ("node-stopped", false, "start the node"),
+            ("uncertain", true, "run the same command again: with the same uid"),
+        ] {
+            assert!(next_of(&fault(kind, uncertain)).starts_with(begin), "{kind}");
+        }
+    }
 
     fn next_step(passing: u64, repetition: Repetition) -> String {
         let counts = SentCounts { refused: 3, ..SentCounts::default() };

@@ -42,6 +42,15 @@ pub(crate) const MAINTENANCE_INTERVAL_SECONDS: Limit = Limit {
     bounds: "time from the end of one maintenance of a node's log to the begin of the next",
 };
 
+/// A file of the node's own.
+pub(crate) const HOST_FILE_BYTES: Limit = Limit {
+    name: "host_file_bytes",
+    unit: "bytes",
+    default: 1_048_576,
+    min: 1_048_576,
+    max: 1_048_576,
+    bounds: "one file under `host` in the data directory",
+};
 /// Bytes of a Unix socket's path.
 pub(crate) const SOCKET_PATH_BYTES: Limit =
     Limit { name: "socket_path_bytes", unit: "bytes", default: 103, min: 103, max: 103, bounds: "path of the control socket" };
@@ -81,6 +90,24 @@ pub(crate) const CONTROL_ANSWER_MILLIS: Limit = Limit {
     max: 30_000,
     bounds: "time a command waits for the running node to answer one request",
 };
+/// Time a call waits before it runs.
+pub(crate) const INVOKE_WAIT_MILLIS: Limit = Limit {
+    name: "invoke_wait_millis",
+    unit: "ms",
+    default: 30_000,
+    min: 30_000,
+    max: 30_000,
+    bounds: "time a call of `latent invoke` may wait for its component and for a cell, beyond its own wall time",
+};
+/// Time a client waits for the end of a reload.
+pub(crate) const RELOAD_WAIT_MILLIS: Limit = Limit {
+    name: "reload_wait_millis",
+    unit: "ms",
+    default: 900_000,
+    min: 900_000,
+    max: 900_000,
+    bounds: "time `latent reload` waits for components to compile and for changed triggers to end what they had begun",
+};
 /// Time a client waits for the first answer.
 pub(crate) const CONTROL_GREETING_MILLIS: Limit = Limit {
     name: "control_greeting_millis",
@@ -105,6 +132,27 @@ pub(crate) const STATUS_PAGE: Limit =
 /// Partitions in one answer.
 pub(crate) const STATISTICS_PAGE: Limit =
     Limit { name: "statistics_page", unit: "count", default: 4_096, min: 1, max: 4_096, bounds: "partitions of `bus stats` in one answer" };
+/// Publications in one answer.
+pub(crate) const SERVICE_PAGE: Limit =
+    Limit { name: "service_page", unit: "count", default: 512, min: 1, max: 512, bounds: "publications of `service list` in one answer" };
+/// Names in one answer about publications.
+pub(crate) const SERVICE_PAGE_NAMES: Limit = Limit {
+    name: "service_page_names",
+    unit: "count",
+    default: 8_192,
+    min: 4_096,
+    max: 8_192,
+    bounds: "tenants and routes in one answer of `service list`, unless a single publication has more",
+};
+/// Routes shown of one publication.
+pub(crate) const SERVICE_ROUTES: Limit = Limit {
+    name: "service_routes",
+    unit: "count",
+    default: 1_024,
+    min: 1,
+    max: 1_024,
+    bounds: "routes that `service list` shows of one publication",
+};
 /// Characters of the last error in a status.
 pub(crate) const STATUS_TEXT_CHARS: Limit = Limit {
     name: "status_text_chars",
@@ -181,15 +229,21 @@ pub(crate) const ALL: &[Limit] = &[
     BINDINGS,
     DRAIN_MILLIS,
     MAINTENANCE_INTERVAL_SECONDS,
+    HOST_FILE_BYTES,
     SOCKET_PATH_BYTES,
     CONTROL_LINE_BYTES,
     CONTROL_CONNECTIONS,
     CONTROL_IDLE_MILLIS,
     CONTROL_ANSWER_MILLIS,
+    INVOKE_WAIT_MILLIS,
+    RELOAD_WAIT_MILLIS,
     CONTROL_GREETING_MILLIS,
     NODE_START_MILLIS,
     STATUS_PAGE,
     STATISTICS_PAGE,
+    SERVICE_PAGE,
+    SERVICE_PAGE_NAMES,
+    SERVICE_ROUTES,
     STATUS_TEXT_CHARS,
     PUBLISH_BATCH_RECORDS,
     PUBLISH_BATCH_BYTES,

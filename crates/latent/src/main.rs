@@ -1,9 +1,10 @@
 //! The `latent` command: a node, and everything a person does with one.
 //!
 //! `cli` has the words, `commands` one file for each, `config` the settings, `control` the talk with a running node, `access` the way
-//! to the data, `engine` how it is opened, `maintenance` how it is kept in order, `node` the assembly that `latent run` starts. How a command ends is decided in `error` and `exit` alone.
+//! to the data, `engine` how it is opened, `maintenance` how it is kept in order, `host` what a node keeps of itself, `administration` what may be called and where calls lead, `node` the assembly that `latent run` starts. How a command ends is decided in `error` and `exit` alone.
 
 mod access;
+mod administration;
 mod cli;
 mod commands;
 mod config;
@@ -12,6 +13,7 @@ mod data_dir;
 mod engine;
 mod error;
 mod exit;
+mod host;
 mod limits;
 mod logging;
 mod maintenance;
@@ -54,8 +56,12 @@ fn run(command: &Command, output: &mut Output) -> Result<(), CliError> {
         Command::Run(args) => commands::run::run(args, output),
         Command::Check(args) => commands::check::check(args, output),
         Command::New(args) => commands::new::new(args, output),
+        Command::Invoke(args) => commands::invoke::invoke(args, output),
+        Command::Reload(args) => commands::reload::reload(args, output),
         Command::Bus(command) => commands::bus::bus(command, output),
         Command::Trigger(command) => commands::trigger::trigger(command, output),
+        Command::Service(command) => commands::service::service(command, output),
+        Command::Clock(command) => commands::clock::clock(command, output),
         Command::Bench(command) => commands::bench::bench(command, output),
         Command::Completions(args) => commands::completions::completions(args, output),
         Command::Later(later) => {

@@ -1,12 +1,16 @@
 //! Assembles a node from a configuration and runs it until it is told to stop.
 //!
-//! `assembly` makes the parts, `reports` says what they do, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
+//! `shelf` keeps components, `composition` makes the host of functions, `calls` runs one of them for a person, `assembly` adds the triggers, `reports` says what they do, `reload` takes the configuration in again, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
 //! of stopping: nothing new is begun, what runs may end within the drain limit, what does not is stopped and stays unsettled, then the
 //! socket closes and the log is released.
 
 mod assembly;
+mod calls;
+mod composition;
 mod maintenance;
+mod reload;
 mod reports;
+mod shelf;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +30,7 @@ use crate::limits;
 use crate::logging;
 use crate::output::Output;
 use assembly::Assembly;
+pub(crate) use calls::invoke_stopped;
 pub(crate) use reports::stopped_status;
 
 /// How long clients may take to read their last answers, and a maintenance to end.
@@ -42,7 +47,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
     logging::to_stderr("info")?;
     let dir = DataDir::new(&config.node.data_dir);
-    let log = Arc::new(open_log(&config, &dir)?);
+    let log = Arc::new(open_log(&config, &dir, "latent run")?);
     if log.recovered_torn_records() > 0 {
         tracing::warn!(records = log.recovered_torn_records(), "unfinished writes of an earlier process were cut off");
     }
@@ -68,11 +73,11 @@ pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
 }
 
 /// Opens the log. A short command may have the directory at this moment, so it is tried for a while.
-fn open_log(config: &Config, dir: &DataDir) -> Result<EmbeddedBroker, CliError> {
+fn open_log(config: &Config, dir: &DataDir, holder: &str) -> Result<EmbeddedBroker, CliError> {
     let EngineConfig::Embedded { manifest, manifest_path, .. } = &config.engine;
     let give_up = Instant::now() + Duration::from_millis(limits::NODE_START_MILLIS.default);
     loop {
-        match EmbeddedBroker::open_or_apply_with(dir.log(), manifest, engine_options("latent run", Some(manifest_path))) {
+        match EmbeddedBroker::open_or_apply_with(dir.log(), manifest, engine_options(holder, Some(manifest_path))) {
             Ok(log) => return Ok(log),
             Err(BusError::InUse { .. }) if Instant::now() < give_up => std::thread::sleep(RETRY_PAUSE),
             Err(BusError::InUse { holder, .. }) => {

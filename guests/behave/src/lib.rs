@@ -22,6 +22,7 @@ fn handle(event: Event) -> Handled {
         "publish" => publish_once(rest),
         "publish-or-fail" => Ok(publish(rest).send().map(drop)?),
         "publish-many" => publish_many(rest),
+        "publish-then-trap" => publish_then_trap(rest),
         "publish-bytes" => publish_bytes(rest),
         "derive" => saw([context::derive(), context::derive(), context::derive_label("a"), context::derive_label("")]),
         "context" => saw((context::activation_id(), context::trace(), context::tenant())),
@@ -83,6 +84,12 @@ fn publish_many(rest: &str) -> Handled {
     let (topic, count) = rest.split_once(':').unwrap_or((rest, "1"));
     let answers = (0..number(count)?).map(|_| publish(topic).bytes([1]).send().map(|receipt| receipt.sequence));
     saw(answers.collect::<Vec<_>>())
+}
+
+/// `topic`: has its receipt and traps.
+fn publish_then_trap(topic: &str) -> Handled {
+    publish(topic).text("from behave").send()?;
+    std::process::abort()
 }
 
 /// `topic:bytes`: one payload of that size.

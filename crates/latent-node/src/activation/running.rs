@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{Launch, LocalActivationManager, Waiting, Work};
 use crate::admission::{Running, Slot};
-use crate::backend::{BackendFuture, ExecutionBackend, StartOrder, StartTime, ended_without_guest};
+use crate::backend::{BackendFuture, ExecutionBackend, StartOrder, StartTime};
 use crate::limits;
 use crate::scheduler::Started;
 
@@ -25,7 +25,7 @@ struct RunningActivation {
 }
 
 pub(super) fn spawn(manager: &Arc<LocalActivationManager>, launch: Launch) {
-    let Launch { start: Started { slot, work: Waiting { work, event }, .. }, stopped } = launch;
+    let Launch { start: Started { slot, work: Waiting { work, input }, .. }, stopped } = launch;
     let started = Arc::new(OnceLock::new());
     let order = StartOrder {
         catalog: Arc::clone(&manager.parts.catalog),
@@ -33,7 +33,7 @@ pub(super) fn spawn(manager: &Arc<LocalActivationManager>, launch: Launch) {
         contract: work.target.contract.clone(),
         function: work.target.function.clone(),
         session: manager.session(&work),
-        event,
+        input,
         budget: work.target.budget,
         trace: work.trace,
         started: Arc::clone(&started),
@@ -46,7 +46,7 @@ pub(super) fn spawn(manager: &Arc<LocalActivationManager>, launch: Launch) {
 async fn run(mut running: RunningActivation, order: StartOrder, stopped: oneshot::Receiver<()>) {
     let report = tokio::select! {
         biased;
-        Ok(()) = stopped => ended_without_guest(ActivationOutcome::Cancelled),
+        Ok(()) = stopped => ActivationReport::without_guest(ActivationOutcome::Cancelled),
         report = running.attempt(order) => report,
     };
     // The backend's future is gone by now, and with it the guest's store.
@@ -59,7 +59,7 @@ impl RunningActivation {
         let patience = left.saturating_add(Duration::from_millis(limits::BACKEND_OVERRUN_MILLIS.default));
         let backend = Arc::clone(&self.manager.parts.backend);
         let ended = tokio::time::timeout(patience, run_caught(&*backend, order)).await;
-        ended.unwrap_or_else(|_| ended_without_guest(ActivationOutcome::Timeout))
+        ended.unwrap_or_else(|_| ActivationReport::without_guest(ActivationOutcome::Timeout))
     }
 }
 
@@ -82,7 +82,7 @@ async fn run_caught(backend: &dyn ExecutionBackend, order: StartOrder) -> Activa
 
 fn panicked() -> ActivationReport {
     let reason = "the execution backend panicked; the node's log has the message".to_owned();
-    ended_without_guest(ActivationOutcome::HostFailure { reason })
+    ActivationReport::without_guest(ActivationOutcome::HostFailure { reason })
 }
 
 impl Drop for RunningActivation {
@@ -95,7 +95,7 @@ impl Drop for RunningActivation {
             }
             // Otherwise only a runtime that shuts down drops a task before its end. Nothing can run any more, so nothing may start.
             self.manager.cancel_queued();
-            ended_without_guest(ActivationOutcome::Cancelled)
+            ActivationReport::without_guest(ActivationOutcome::Cancelled)
         });
         self.manager.end(slot, work, self.started.get().copied(), report);
     }

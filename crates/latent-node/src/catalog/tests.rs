@@ -145,7 +145,7 @@ fn a_revocation_for_a_tenant_that_was_never_in_the_scope_is_a_mistake_that_is_to
     let stranger = tenant("acne");
     let refused = StartRefused::OutOfScope { publication, tenant: stranger.clone() };
     let expected = CatalogError::NotCallable { publication, tenant: stranger.clone(), refused };
-    assert_eq!(catalog.revoke(publication, RevocationScope::Tenant(stranger)), Err(expected));
+    assert_eq!(catalog.revoke(publication, RevocationScope::Tenant(stranger)), Err(RevokeError::Refused(expected)));
     assert!(resolve(&catalog, &GOOD).is_ok());
 }
 
@@ -185,7 +185,8 @@ fn a_route_leads_only_to_what_its_tenant_may_call() {
     let (catalog, publication) = catalog();
     let unknown = PublicationId(77);
     assert_eq!(catalog.point_route(key("acme"), unknown), Err(CatalogError::UnknownPublication { publication: unknown }));
-    assert_eq!(catalog.revoke(unknown, RevocationScope::Whole), Err(CatalogError::UnknownPublication { publication: unknown }));
+    let unknown_publication = CatalogError::UnknownPublication { publication: unknown };
+    assert_eq!(catalog.revoke(unknown, RevocationScope::Whole), Err(RevokeError::Refused(unknown_publication)));
     assert_eq!(catalog.revoke_route(&key("mallory")), Err(CatalogError::UnknownRoute { route: key("mallory") }));
     let elsewhere = RouteKey { service: service("other"), ..key("acme") };
     let other = CatalogError::OtherService { publication, wanted: service("other"), implements: service("triage") };

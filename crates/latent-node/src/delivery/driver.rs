@@ -1,5 +1,7 @@
 //! The delivery driver: one task that carries commands and answers between cycles, sources and the activation manager.
 //!
+//! Bindings come and go while it runs; one that goes begins nothing more and is let go of when nothing of it is open.
+//!
 //! It decides nothing: cycles decide what runs, admission how much, [`Lines`] whose turn it is. One driver serves every binding of a
 //! node; a binding that has nothing to do is a few hundred bytes in a list, without task, timer or socket. Only the driver's own task
 //! touches a cycle; other threads leave their news in [`Shared`] and wake it.
@@ -10,11 +12,11 @@ mod lines;
 mod log;
 mod unit;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use latent_core::{BindingId, Clock, DeliveredEvent, MonoTime, Offset, Partition, TopicName};
+use latent_core::{BindingId, Clock, Completer, DeliveredEvent, MonoTime, Offset, Partition, TopicName};
 use tokio::sync::watch;
 
 use crate::{ActivationEnd, InboundTarget, LocalActivationManager, NodeError};
@@ -23,8 +25,8 @@ use super::cycle::Intake;
 use super::policy::DeliveryPolicy;
 use super::source::{Listing, Remembered, Source, SourceError};
 use allowance::LogAllowance;
-use handle::Shared;
-pub use handle::{BindingStatus, DeliveryHandle, DeliveryTotals, LatencyMillis};
+pub use handle::{BindingStatus, Changed, DeliveryHandle, DeliveryTotals, LatencyMillis};
+use handle::{Change, Shared};
 use lines::Lines;
 use unit::{At, Unit, UnitParts};
 
@@ -65,11 +67,21 @@ enum News {
     Settled(Offset, Result<(), SourceError>),
 }
 
+/// Bindings on their way out.
+struct Removal {
+    units: BTreeSet<usize>,
+    removed: Completer<Changed>,
+}
+
 /// See the module.
 pub struct DeliveryDriver {
     manager: Arc<LocalActivationManager>,
     clock: Arc<dyn Clock>,
-    units: Vec<Unit>,
+    /// By a number that is never given again, so that late news of a unit that is gone reach nobody else.
+    units: BTreeMap<usize, Unit>,
+    next_unit: usize,
+    /// Units that are to go, by who waits for that.
+    removals: Vec<Removal>,
     lines: Lines,
     timers: BTreeSet<(MonoTime, usize)>,
     /// Units whose cycle is to be polled.
@@ -88,25 +100,40 @@ impl DeliveryDriver {
         clock: Arc<dyn Clock>,
         bindings: Vec<BindingSpec>,
     ) -> Result<(Self, DeliveryHandle), NodeError> {
-        let mut units = Vec::new();
-        let mut lines = Lines::default();
-        let mut shared = Shared::default();
-        for binding in bindings {
-            let tenant = lines.tenant(&binding.target.tenant);
-            let parts =
-                Arc::new(UnitParts { id: binding.id, topic: binding.topic, tenant, target: binding.target, policy: binding.policy });
-            for partition in binding.partitions {
-                shared.listen(&parts.topic, partition.partition, units.len());
-                units.push(Unit::new(Arc::clone(&parts), partition));
-            }
-        }
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared::default());
         let woken = Arc::clone(&shared);
         manager.on_capacity(Arc::new(move || woken.wake()))?;
         let handle = DeliveryHandle::new(Arc::clone(&shared));
-        let touched = (0..units.len()).collect();
         let allowance = LogAllowance::new(clock.mono());
-        Ok((Self { manager, clock, units, lines, timers: BTreeSet::new(), touched, allowance, shared }, handle))
+        let mut driver = Self {
+            manager,
+            clock,
+            units: BTreeMap::new(),
+            next_unit: 0,
+            removals: Vec::new(),
+            lines: Lines::default(),
+            timers: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            allowance,
+            shared,
+        };
+        driver.add(bindings);
+        Ok((driver, handle))
+    }
+
+    fn add(&mut self, bindings: Vec<BindingSpec>) {
+        for binding in bindings {
+            let BindingSpec { id, topic, target, policy, partitions } = binding;
+            let tenant = self.lines.tenant(&target.tenant);
+            let parts = Arc::new(UnitParts { id, topic, tenant, target, policy });
+            for partition in partitions {
+                let index = self.next_unit;
+                self.next_unit += 1;
+                self.shared.listen(&parts.topic, partition.partition, index);
+                self.units.insert(index, Unit::new(Arc::clone(&parts), partition));
+                self.touched.insert(index);
+            }
+        }
     }
 
     /// Delivers until `stop` says true or its sender is gone; then begins nothing new, settles what ends, and returns when nothing
@@ -115,7 +142,7 @@ impl DeliveryDriver {
         let mut stopping = false;
         loop {
             self.work();
-            if stopping && self.units.iter().all(Unit::is_quiet) {
+            if stopping && self.units.values().all(Unit::is_quiet) {
                 self.answer_requests();
                 return;
             }
@@ -136,6 +163,7 @@ impl DeliveryDriver {
     /// Everything that can be done now.
     fn work(&mut self) {
         loop {
+            self.take_changes();
             let news = self.shared.take_news();
             for (unit, news) in news {
                 self.take(unit, news);
@@ -145,6 +173,7 @@ impl DeliveryDriver {
                 self.pump(unit);
             }
             self.reserve();
+            self.end_removals();
             // Commands may have been answered on the spot, and reservations may have let units go on.
             if self.touched.is_empty() && !self.shared.has_news() {
                 self.answer_requests();
@@ -153,9 +182,53 @@ impl DeliveryDriver {
         }
     }
 
+    fn take_changes(&mut self) {
+        for change in self.shared.take_changes() {
+            match change {
+                Change::Add(bindings, added) => {
+                    self.add(bindings);
+                    added.complete(Changed::Done);
+                }
+                Change::Remove(bindings, removed) => {
+                    let units = self.units.iter_mut().filter(|(_, unit)| bindings.contains(&unit.parts.id));
+                    let units = units.map(|(index, unit)| {
+                        unit.cycle.stop();
+                        *index
+                    });
+                    let units: BTreeSet<_> = units.collect();
+                    self.touched.extend(&units);
+                    self.removals.push(Removal { units, removed });
+                }
+            }
+        }
+    }
+
+    /// Lets go of removed units that have nothing open any more.
+    fn end_removals(&mut self) {
+        for removal in std::mem::take(&mut self.removals) {
+            let (quiet, open): (BTreeSet<_>, BTreeSet<_>) =
+                removal.units.iter().partition(|index| self.units.get(index).is_none_or(Unit::is_quiet));
+            quiet.into_iter().for_each(|index| self.let_go(index));
+            if open.is_empty() {
+                removal.removed.complete(Changed::Done);
+            } else {
+                self.removals.push(Removal { units: open, ..removal });
+            }
+        }
+    }
+
+    fn let_go(&mut self, index: usize) {
+        let Some(unit) = self.units.remove(&index) else { return };
+        self.shared.unlisten(&unit.parts.topic, unit.partition(), index);
+        if let Some(at) = unit.timer {
+            self.timers.remove(&(at, index));
+        }
+        self.touched.remove(&index);
+    }
+
     fn take(&mut self, index: usize, news: News) {
         let now = self.clock.mono();
-        let Some(unit) = self.units.get_mut(index) else { return };
+        let Some(unit) = self.units.get_mut(&index) else { return };
         match news {
             News::Available(end) => unit.cycle.handle_available(end),
             News::Pulled(answer) => unit.take_pulled(now, answer),
@@ -177,7 +250,7 @@ impl DeliveryDriver {
 
     /// Carries out what the unit's cycle wants, then notes its next deadline and whether it waits for a permit.
     fn pump(&mut self, index: usize) {
-        let Some(unit) = self.units.get_mut(index) else { return };
+        let Some(unit) = self.units.get_mut(&index) else { return };
         loop {
             unit.return_surplus();
             let Some(command) = unit.cycle.poll(self.clock.mono()) else { break };
@@ -202,7 +275,7 @@ impl DeliveryDriver {
     fn reserve(&mut self) {
         self.lines.begin_round();
         while let Some((tenant, index)) = self.lines.next() {
-            let Some(unit) = self.units.get_mut(index).filter(|unit| unit.wants_permit()) else { continue };
+            let Some(unit) = self.units.get_mut(&index).filter(|unit| unit.wants_permit()) else { continue };
             match self.manager.reserve_inbound(&unit.parts.target) {
                 Ok(reservation) => {
                     unit.take_permit(reservation);
@@ -224,7 +297,7 @@ impl DeliveryDriver {
         let now = self.clock.mono();
         while let Some(&(at, index)) = self.timers.first().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, index));
-            if let Some(unit) = self.units.get_mut(index) {
+            if let Some(unit) = self.units.get_mut(&index) {
                 unit.timer = None;
                 unit.refusal_is_over(now);
             }
@@ -233,15 +306,15 @@ impl DeliveryDriver {
     }
 
     fn stop(&mut self) {
-        for (index, unit) in self.units.iter_mut().enumerate() {
+        for (index, unit) in &mut self.units {
             unit.cycle.stop();
-            self.touched.insert(index);
+            self.touched.insert(*index);
         }
     }
 
     fn answer_requests(&self) {
         for request in self.shared.take_requests() {
-            request.complete(unit::statuses(&self.units, self.clock.as_ref()));
+            request.complete(unit::statuses(self.units.values(), self.clock.as_ref()));
         }
     }
 }

@@ -13,7 +13,7 @@ mod sim;
 mod source;
 
 pub use cycle::{Command, Cycle, CycleOptions, CycleSnapshot, CycleState, Intake};
-pub use driver::{BindingSpec, BindingStatus, DeliveryDriver, DeliveryHandle, DeliveryTotals, LatencyMillis, PartitionSpec};
+pub use driver::{BindingSpec, BindingStatus, Changed, DeliveryDriver, DeliveryHandle, DeliveryTotals, LatencyMillis, PartitionSpec};
 pub use policy::DeliveryPolicy;
 pub use settled::SettledSet;
 pub use source::{Head, HeadContent, KeyId, Listing, Postponement, Remembered, Settlement, Source, SourceError, TerminationReason};

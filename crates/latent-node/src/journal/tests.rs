@@ -29,8 +29,10 @@ fn entry(number: u8, log: &[&str]) -> JournalEntry {
         generation: RouteGeneration(1),
         publication: PublicationId(1),
         digest: ComponentDigest::of(b""),
-        origin: Origin { binding, topic: TopicName::parse("t").unwrap(), partition: Partition(0), offset: Offset(0) },
-        delivery: 1,
+        delivery: Some(Delivery {
+            origin: Origin { binding, topic: TopicName::parse("t").unwrap(), partition: Partition(0), offset: Offset(0) },
+            count: 1,
+        }),
         ended: Ended::of(&ActivationOutcome::Success),
         queued_at: UnixMillis(0),
         started_at: None,
@@ -38,6 +40,7 @@ fn entry(number: u8, log: &[&str]) -> JournalEntry {
         run_micros: 0,
         fuel_used: 0,
         memory_bytes_peak: 0,
+        outbound_requests: 0,
         log: log.iter().map(|text| line(text)).collect(),
         log_bytes_cut: 0,
     }

@@ -34,7 +34,7 @@ impl ExecutionBackend for Shared {
             for _ in 0..3 {
                 tokio::task::yield_now().await;
             }
-            ActivationReport { outcome: ActivationOutcome::Success, fuel_used: 0, memory_bytes_peak: 0, log: Vec::new(), log_bytes_cut: 0 }
+            ActivationReport::without_guest(ActivationOutcome::Success)
         })
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use latent_core::{ActivationOutcome, Clock, ContractName, Deadline, FunctionName, SystemClock};
 use latent_node::{
-    ActivationEnd, Catalog, Contracts, InboundOrder, InboundTarget, LoadError, LocalActivationManager, NewPublication, NodeError,
-    RevocationScope, WasmBackend, limits::LOADED_COMPONENT_BYTES,
+    ActivationEnd, Catalog, Contracts, InboundOrder, InboundTarget, LoadError, LocalActivationManager, NewPublication, RevocationScope,
+    WasmBackend,
 };
 use latent_test_guests::{BEHAVE, COMMAND, Guest};
 use latent_wasmtime::{EngineOptions, WasmEngine, WasmError};
@@ -87,29 +87,11 @@ async fn a_loaded_component_authorises_nothing() {
 async fn loading_is_by_content_and_a_bad_component_is_named() {
     let node = RealNode::running(BEHAVE);
     let digest = latent_core::ComponentDigest::of(BEHAVE.component);
-    assert_eq!(node.backend.load(BEHAVE.component), Ok(digest));
-    assert!(node.backend.handles_events(digest));
-    assert_eq!(node.backend.load(b"nothing"), Err(LoadError::Component(WasmError::NotWasm)));
-    let command = node.backend.load(COMMAND.component).unwrap();
-    assert!(!node.backend.handles_events(command));
-}
-
-#[test]
-fn loaded_code_is_bounded_at_its_edge_and_a_refused_component_leaves_the_others_loaded() {
-    let engine = WasmEngine::new(EngineOptions { cells: 1, ..EngineOptions::default() }).unwrap();
-    let [behave, command] = [BEHAVE, COMMAND].map(|guest| engine.prepare(guest.component).unwrap().code_bytes() as u64);
-    for (room, fits) in [(command - 1, false), (command, true), (command + 1, true)] {
-        let backend = WasmBackend::new(engine.clone()).with_loaded_bytes_max(behave + room).unwrap();
-        let digest = backend.load(BEHAVE.component).unwrap();
-        let second = backend.load(COMMAND.component);
-        let full = LoadError::Full { component_bytes: command, held_bytes: behave, bytes_max: behave + room };
-        assert_eq!(second.err(), (!fits).then_some(full), "{room}");
-        assert!(backend.handles_events(digest));
-    }
-    for bad in [LOADED_COMPONENT_BYTES.min - 1, LOADED_COMPONENT_BYTES.max + 1] {
-        let refused = WasmBackend::new(engine.clone()).with_loaded_bytes_max(bad).err();
-        assert!(matches!(refused, Some(NodeError::Limit(refused)) if refused.name == "loaded_component_bytes"), "{bad}");
-    }
+    let behave = node.backend.load(BEHAVE.component).unwrap();
+    assert!(behave.digest() == digest && behave.exports_handler() && node.backend.is_loaded(digest));
+    assert_eq!(node.backend.load(b"nothing").err(), Some(LoadError::Component(WasmError::NotWasm)));
+    assert!(!node.backend.load(COMMAND.component).unwrap().exports_handler());
+    assert_eq!(node.backend.snapshot().components, 2);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use latent_capabilities::{AuditRing, Origin, Plan, PlanBook, Providers};
+use latent_capabilities::{ActivationCapabilityRuntime, AuditRing, CompletionAccount, Origin};
 use latent_core::{
     ActivationId, ActivationOutcome, Attributes, BindingId, Budget, Clock, ComponentDigest, ContractName, Deadline, DeliveredEvent,
     FunctionName, MediaType, Offset, Partition, PublicationId, RouteGeneration, ServiceName, TenantId, Ticket, TopicName, UnixMillis,
@@ -120,9 +120,7 @@ pub(crate) fn manager(
     LocalActivationManager::new(ManagerOptions {
         backend,
         catalog: Arc::clone(catalog),
-        plans: Arc::new(PlanBook::new(Plan::default())),
-        providers: Arc::new(Providers::default()),
-        audit: Arc::new(AuditRing::default()),
+        capabilities: Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::default()))),
         clock,
         ids: counted_ids(),
         limits,

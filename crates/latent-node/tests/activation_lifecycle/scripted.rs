@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use latent_capabilities::Session;
 use latent_core::{ActivationOutcome, ComponentDigest};
-use latent_node::{BackendFuture, ExecutionBackend, StartOrder};
+use latent_node::{BackendFuture, ExecutionBackend, Input, StartOrder};
 use latent_wasmtime::{ActivationReport, LogLine, LogSource};
 use tokio::sync::{Notify, oneshot};
 
@@ -120,12 +121,18 @@ async fn run(store: Store, script: Script, order: StartOrder) -> ActivationRepor
         Ok(start) => start,
         Err(not_started) => return not_started.into_report(),
     };
-    let label = String::from_utf8(start.event.payload.to_vec()).unwrap();
+    // A guest's label is the payload of its event, or its arguments.
+    let label = match &start.input {
+        Input::Event(event) => event.payload.to_vec(),
+        Input::Values(arguments) => arguments.to_vec(),
+    };
+    let label = String::from_utf8(label).unwrap();
     let (end, ended) = oneshot::channel();
     shared.ends.lock().unwrap().insert(label.clone(), end);
     shared.guests.lock().unwrap().push(Guest { label, digest, session: start.session });
     assert_ne!(script, Script::PanicInGuest, "scripted panic of a guest");
     let outcome = ended.await.expect("the backend outlives its guests");
     let log = vec![LogLine { source: LogSource::Stdout, text: "hello".to_owned() }];
-    ActivationReport { outcome, fuel_used: 11, memory_bytes_peak: 22, log, log_bytes_cut: 33 }
+    let result = matches!(start.input, Input::Values(_)).then(|| Bytes::from_static(b"[]"));
+    ActivationReport { outcome, result, fuel_used: 11, memory_bytes_peak: 22, outbound_requests: 44, log, log_bytes_cut: 33 }
 }

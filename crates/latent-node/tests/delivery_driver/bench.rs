@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use latent_capabilities::{AuditRing, PlanBook, Providers};
+use latent_capabilities::{ActivationCapabilityRuntime, AuditRing, CompletionAccount};
 use latent_core::{
     ActivationOutcome, Attributes, BindingId, Budget, Clock, ComponentDigest, ContractName, DeliveredEvent, FunctionName, MediaType,
     MonoTime, Offset, Partition, PublicationId, ServiceName, TenantId, Ticket, TopicName, TrapCode, UnixMillis,
 };
 use latent_node::delivery::{
     BindingSpec, BindingStatus, DeliveryDriver, DeliveryHandle, DeliveryPolicy, Head, HeadContent, Intake, KeyId, Listing, PartitionSpec,
-    Postponement, Remembered, Settlement, Source, SourceError,
+    Postponement, Remembered, SettledSet, Settlement, Source, SourceError,
 };
 use latent_node::{
-    BackendFuture, Catalog, ExecutionBackend, InboundTarget, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits, Principal,
-    RouteKey, StartOrder, limits,
+    BackendFuture, Catalog, ExecutionBackend, InboundTarget, Input, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits,
+    Principal, RouteKey, StartOrder, limits,
 };
 use latent_wasmtime::ActivationReport;
 use tokio::sync::watch;
@@ -62,6 +62,20 @@ impl MemorySource {
             return Ticket::ready(Err(SourceError::Unavailable { reason: "the disk is away".to_owned() }));
         }
         Ticket::ready(Ok(answer(&mut log)))
+    }
+}
+
+impl MemorySource {
+    /// What a source that was written down would give back.
+    fn remembered(&self, now: MonoTime) -> Remembered {
+        let log = self.log();
+        let mut settled = SettledSet::default();
+        log.settled.keys().for_each(|offset| settled.insert(Offset(*offset)));
+        let mut attempts = BTreeMap::new();
+        for (offset, postponed) in log.postponed.iter().filter(|(offset, _)| !log.settled.contains_key(offset)) {
+            attempts.insert(Offset(*offset), postponed.attempts);
+        }
+        Remembered { settled, attempts: attempts.into_iter().map(|(offset, count)| (offset, count, now)).collect() }
     }
 }
 
@@ -132,10 +146,11 @@ impl ExecutionBackend for Shared {
                 Ok(start) => start,
                 Err(not_started) => return not_started.into_report(),
             };
-            let name = format!("{}/{}#{}", start.session.spec().tenant, start.event.offset, start.event.delivery);
+            let Input::Event(event) = start.input else { unreachable!("bindings deliver events") };
+            let name = format!("{}/{}#{}", start.session.spec().tenant, event.offset, event.delivery);
             backend.enter(&name);
             backend.deadlines.lock().unwrap().push(start.session.spec().deadline.at());
-            let outcome = match &start.event.payload[..] {
+            let outcome = match &event.payload[..] {
                 b"ok" => ActivationOutcome::Success,
                 b"reject" => ActivationOutcome::Rejected { reason: "no".to_owned() },
                 b"trap" => ActivationOutcome::Trap { code: TrapCode::Unreachable, detail: String::new() },
@@ -148,7 +163,7 @@ impl ExecutionBackend for Shared {
                 _ => std::future::pending().await,
             };
             backend.running.lock().unwrap().remove(&name);
-            ActivationReport { outcome, fuel_used: 0, memory_bytes_peak: 0, log: Vec::new(), log_bytes_cut: 0 }
+            ActivationReport::without_guest(outcome)
         })
     }
 
@@ -200,13 +215,13 @@ fn service() -> ServiceName {
 }
 
 /// A callable service of the tenant.
-fn publish(catalog: &Catalog, tenant: &str) -> PublicationId {
+fn publish(catalog: &Catalog, tenant: &str, component: &str) -> PublicationId {
     let tenant = TenantId::parse(tenant).unwrap();
     let publication = NewPublication {
         service: service(),
         tenants: BTreeSet::from([tenant.clone()]),
         contracts: BTreeMap::from([(contract(), BTreeSet::from([handle_function()]))]),
-        digest: ComponentDigest::of(b"component"),
+        digest: ComponentDigest::of(component.as_bytes()),
     };
     let publication = catalog.add(publication).unwrap();
     catalog.point_route(RouteKey { tenant, service: service(), route: None }, publication).unwrap();
@@ -219,7 +234,7 @@ impl Bench {
         let catalog = Arc::new(Catalog::default());
         let mut publications = BTreeMap::new();
         for tenant in tenants {
-            publications.insert((*tenant).to_owned(), publish(&catalog, tenant));
+            publications.insert((*tenant).to_owned(), publish(&catalog, tenant, &format!("one of {tenant}")));
         }
         let backend = Arc::new(Backend::default());
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock(tokio::time::Instant::now()));
@@ -227,9 +242,7 @@ impl Bench {
         let manager = LocalActivationManager::new(ManagerOptions {
             backend: Arc::new(Shared(Arc::clone(&backend))),
             catalog: Arc::clone(&catalog),
-            plans: Arc::new(PlanBook::default()),
-            providers: Arc::new(Providers::default()),
-            audit: Arc::new(AuditRing::default()),
+            capabilities: Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::default()))),
             clock: Arc::clone(&clock),
             ids: Arc::new(move || u128::from(ids.fetch_add(1, Ordering::SeqCst)).to_be_bytes()),
             limits: NodeLimits { cells, ..NodeLimits::for_cores(1) },
@@ -239,9 +252,9 @@ impl Bench {
         Self { manager, catalog, backend, publications, clock }
     }
 
-    /// Points the tenant's route at a fresh publication.
+    /// Points the tenant's route at a publication of another component: a revoked one never comes back.
     pub(crate) fn publish_again(&self, tenant: &str) {
-        publish(&self.catalog, tenant);
+        publish(&self.catalog, tenant, &format!("two of {tenant}"));
     }
 
     pub(crate) fn binding(&self, id: &str, tenant: &str, policy: DeliveryPolicy, source: &MemorySource) -> BindingSpec {
@@ -260,7 +273,7 @@ impl Bench {
             partition: Partition(0),
             source: Box::new(source.clone()),
             intake: Intake::LookAhead,
-            remembered: Remembered::default(),
+            remembered: source.remembered(self.clock.mono()),
             known_end: Offset(source.log().events.len() as u64),
         };
         BindingSpec { id, topic: TopicName::parse("in").unwrap(), target, policy, partitions: vec![partition] }

@@ -5,9 +5,9 @@
 mod bench;
 
 use bench::{Bench, MemorySource};
-use latent_core::{Offset, Partition};
+use latent_core::{BindingId, Offset, Partition};
 use latent_node::RevocationScope;
-use latent_node::delivery::{CycleState, DeliveryPolicy, Settlement, TerminationReason};
+use latent_node::delivery::{Changed, CycleState, DeliveryPolicy, Settlement, TerminationReason};
 
 const ACKNOWLEDGED: Settlement = Settlement::Acknowledged;
 
@@ -232,4 +232,87 @@ async fn a_thousand_dormant_bindings_have_no_task_of_their_own() {
     assert_eq!(driving.handle.statuses().await.len(), 1_000);
     assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), before + 1);
     driving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_is_added_to_a_running_driver_delivers() {
+    let bench = Bench::new(2, &["acme"]);
+    let (first, second) = (source(&[("a", "ok")]), source(&[("a", "ok"), ("b", "ok")]));
+    let driving = bench.drive(vec![bench.binding("one", "acme", DeliveryPolicy::default(), &first)]);
+    bench.until(&driving, |status| status.acknowledged == 1).await;
+    let added = driving.handle.add(vec![bench.binding("two", "acme", DeliveryPolicy::default(), &second)]);
+    assert_eq!(added.await, Changed::Done);
+    while second.log().settled.len() < 2 {
+        tokio::time::advance(std::time::Duration::from_millis(1)).await;
+    }
+    // It hears of appends like the first.
+    second.log().events.push(("a", "ok"));
+    driving.handle.available("in", Partition(0), Offset(3));
+    while second.log().settled.len() < 3 {
+        tokio::time::advance(std::time::Duration::from_millis(1)).await;
+    }
+    assert_eq!(driving.handle.statuses().await.iter().map(|status| status.acknowledged).collect::<Vec<_>>(), [1, 3]);
+    driving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_is_removed_settles_what_began_and_begins_nothing_more() {
+    let bench = Bench::new(1, &["acme"]);
+    let (leaving, staying) = (source(&[("a", "slow"), ("a", "ok"), ("b", "ok")]), source(&[]));
+    let bindings = [("leaving", &leaving), ("staying", &staying)];
+    let driving = bench.drive(bindings.map(|(id, source)| bench.binding(id, "acme", DeliveryPolicy::default(), source)).into());
+    while bench.backend.started().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let removed = driving.handle.remove([BindingId::parse("leaving").unwrap()].into());
+    assert_eq!(removed.await, Changed::Done);
+    // Two keys had begun, and the second event of the first key had not.
+    assert_eq!(bench.backend.started(), ["acme/0#1", "acme/2#1"]);
+    assert_eq!(leaving.log().settled.keys().copied().collect::<Vec<_>>(), [0, 2]);
+    let statuses = driving.handle.statuses().await;
+    assert_eq!(statuses.iter().map(|status| status.id.as_str()).collect::<Vec<_>>(), ["staying"]);
+    assert_eq!(bench.manager.snapshot().node.held(), 0, "its permits are returned");
+    // News for what is gone reach nobody.
+    driving.handle.available("in", Partition(0), Offset(9));
+    staying.log().events.push(("a", "ok"));
+    driving.handle.available("in", Partition(0), Offset(1));
+    bench.until(&driving, |status| status.acknowledged == 1).await;
+    driving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_comes_back_under_its_id_with_what_its_source_remembers() {
+    let bench = Bench::new(2, &["acme"]);
+    let events = source(&[("a", "trap"), ("b", "ok")]);
+    let policy = DeliveryPolicy { deliveries_max: 5, retry_delay_millis: 60_000, ..DeliveryPolicy::default() };
+    let driving = bench.drive(vec![bench.binding("t", "acme", policy, &events)]);
+    bench.until(&driving, |status| status.delayed == 1 && status.acknowledged == 1).await;
+    let id = BindingId::parse("t").unwrap();
+    assert_eq!(driving.handle.remove([id].into()).await, Changed::Done);
+    assert!(driving.handle.statuses().await.is_empty());
+    let again = bench.binding("t", "acme", DeliveryPolicy { retry_delay_millis: 1, ..policy }, &events);
+    assert_eq!(driving.handle.add(vec![again]).await, Changed::Done);
+    // The settled one does not run again; the other goes on where it was.
+    bench.until(&driving, |status| status.exhausted == 1).await;
+    assert_eq!(bench.backend.started(), ["acme/0#1", "acme/1#1", "acme/0#2", "acme/0#3", "acme/0#4", "acme/0#5"]);
+    driving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_has_ended_changes_nothing_and_says_so() {
+    let bench = Bench::new(2, &["acme"]);
+    let hanging = source(&[("a", "hang")]);
+    let driving = bench.drive(vec![bench.binding("t", "acme", DeliveryPolicy::default(), &hanging)]);
+    while bench.backend.started().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let handle = driving.handle.clone();
+    // Under way when the driver stops, which waits for the same.
+    let removed = handle.remove([BindingId::parse("t").unwrap()].into());
+    driving.tell_to_stop();
+    bench.manager.shutdown().await;
+    driving.stop().await;
+    assert!(matches!(removed.await, Changed::Done | Changed::DriverEnded));
+    assert_eq!(handle.add(Vec::new()).await, Changed::DriverEnded);
+    assert_eq!(handle.remove(Default::default()).await, Changed::DriverEnded);
 }

@@ -1,6 +1,6 @@
 //! Guest publications on a real log, through a real session: what is stored, and what the guest and the audit are told.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,21 +8,21 @@ use latent_bridge::{
     AppendWatcher, BridgeManifest, BusError, EmbeddedBroker, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead,
 };
 use latent_capabilities::{
-    AuditRing, EventBinding, EventDraft, Plan, PlanBook, ProviderOutcome, ProviderRef, Providers, ServicePlan, Session, SessionSpec,
+    ActivationCapabilityRuntime, AuditRing, CompletionAccount, EVENT_PUBLISHER, EventBinding, EventDraft, ProviderOutcome, ProviderRef,
+    Session, SessionSpec,
 };
 use latent_core::{
-    ActivationId, Clock, Deadline, Epoch, KnownFailure, LogicalTopic, NewRecord, Offset, Partition, ProviderId, PublicationId,
-    PublicationOutcome, Receipt, StoredRecord, SystemClock, TenantId, Ticket, Uid, UncertainCause, UnixMillis,
+    ActivationId, Clock, ContractName, Deadline, Epoch, KnownFailure, LogicalTopic, NewRecord, Offset, Partition, ProviderId,
+    PublicationId, PublicationOutcome, Receipt, StoredRecord, SystemClock, TenantId, Ticket, Uid, UncertainCause, UnixMillis,
 };
 use latent_topics::{PROFILE, PublisherTotals, TopicPublisher};
 
 const MANIFEST: &str = "manifest_version: 1\nname: edge\ntopics:\n  - name: out\n    partitions: 2\n";
 
 struct Bench {
-    plans: Arc<PlanBook>,
+    capabilities: Arc<ActivationCapabilityRuntime>,
     audit: Arc<AuditRing>,
     publisher: Arc<TopicPublisher>,
-    providers: Arc<Providers>,
     clock: Arc<dyn Clock>,
 }
 
@@ -31,15 +31,24 @@ impl Bench {
     fn new(bus: Arc<dyn EventBus>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let publisher = Arc::new(TopicPublisher::new(bus, "edge", Arc::clone(&clock)));
-        let logical_id = ProviderId::parse("topics").unwrap();
-        let reference = ProviderRef { logical_id, profile: PROFILE.into(), epoch: Epoch(1), digest: [0; 32] };
-        let providers = Arc::new(Providers::default());
-        providers.install(reference.clone(), None, Arc::clone(&publisher) as _).unwrap();
-        let topics = BTreeMap::from([(LogicalTopic::parse("out").unwrap(), reference)]);
-        let service = ServicePlan { events: Some(EventBinding { topics }) };
-        let tenants = ["acme", "other"].map(|tenant| TenantId::parse(tenant).unwrap());
-        let plan = tenants.into_iter().fold(Plan::default(), |plan, tenant| plan.with(PublicationId(1), tenant, service.clone()));
-        Self { plans: Arc::new(PlanBook::new(plan)), audit: Arc::default(), publisher, providers, clock }
+        let provider = ProviderRef {
+            logical_id: ProviderId::parse("topics").unwrap(),
+            capability: ContractName::parse(EVENT_PUBLISHER).unwrap(),
+            profile: PROFILE.into(),
+            epoch: Epoch(1),
+            digest: [0; 32],
+        };
+        let audit = Arc::new(AuditRing::default());
+        let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::clone(&audit) as _));
+        capabilities.providers().install(provider.clone(), None, Arc::clone(&publisher) as _).unwrap();
+        let binding = |tenant| EventBinding {
+            publication: PublicationId(1),
+            tenant: TenantId::parse(tenant).unwrap(),
+            provider: provider.clone(),
+            topics: BTreeSet::from([LogicalTopic::parse("out").unwrap()]),
+        };
+        capabilities.install_events(capabilities.compile_events(["acme", "other"].map(binding)).unwrap()).unwrap();
+        Self { capabilities, audit, publisher, clock }
     }
 
     fn session(&self, tenant: &str) -> Session {
@@ -50,9 +59,7 @@ impl Bench {
             origin: None,
             outbound_requests: 8,
             deadline: Deadline::after(self.clock.mono(), 60_000),
-            plans: Arc::clone(&self.plans),
-            providers: Arc::clone(&self.providers),
-            audit: Arc::clone(&self.audit) as _,
+            capabilities: Arc::clone(&self.capabilities),
             clock: Arc::clone(&self.clock),
         })
     }
@@ -92,7 +99,7 @@ async fn a_publication_is_stored_as_it_was_given_and_its_receipt_says_where() {
     let (_directory, log) = real_log();
     let bench = Bench::new(Arc::clone(&log) as _);
     let payload = r#"{"metadata":{"uid":"chosen-by-the-guest"},"a":1}"#;
-    let got = receipt(bench.session("acme").publish(draft("i", payload)).await);
+    let got = receipt(bench.session("acme").publish(draft("i", payload)).await.tell());
     assert_eq!((got.stream.as_str(), got.sequence, got.duplicate), ("out", 0, false));
     let records = stored(&log);
     let record = &records[0].record;
@@ -106,11 +113,11 @@ async fn the_same_key_stores_once_for_each_tenant_and_other_content_is_a_conflic
     let (_directory, log) = real_log();
     let bench = Bench::new(Arc::clone(&log) as _);
     let session = bench.session("acme");
-    let first = receipt(session.publish(draft("i", "{}")).await);
-    let again = receipt(session.publish(draft("i", "{}")).await);
+    let first = receipt(session.publish(draft("i", "{}")).await.tell());
+    let again = receipt(session.publish(draft("i", "{}")).await.tell());
     assert_eq!((again.sequence, again.duplicate), (first.sequence, true));
-    assert!(!receipt(bench.session("other").publish(draft("i", "{}")).await).duplicate);
-    let conflict = session.publish(draft("i", "[]")).await;
+    assert!(!receipt(bench.session("other").publish(draft("i", "{}")).await.tell()).duplicate);
+    let conflict = session.publish(draft("i", "[]")).await.tell();
     assert_eq!(conflict, PublicationOutcome::KnownFailure(KnownFailure::Conflict));
     let last = bench.audit.records().pop().unwrap();
     assert_eq!((last.observed, last.told), (ProviderOutcome::Rejected { reason: "conflict" }, Some("invalid-event")));
@@ -123,9 +130,9 @@ async fn a_revoked_grant_stops_the_next_publication() {
     let (_directory, log) = real_log();
     let bench = Bench::new(Arc::clone(&log) as _);
     let session = bench.session("acme");
-    receipt(session.publish(draft("i", "{}")).await);
-    bench.plans.replace(1, Plan::default()).unwrap();
-    let refused = session.publish(draft("j", "{}")).await;
+    receipt(session.publish(draft("i", "{}")).await.tell());
+    bench.capabilities.install_events(bench.capabilities.compile_events([]).unwrap()).unwrap();
+    let refused = session.publish(draft("j", "{}")).await.tell();
     assert_eq!(refused, PublicationOutcome::KnownFailure(KnownFailure::PermissionDenied));
     assert_eq!(stored(&log).len(), 1);
 }
@@ -181,7 +188,9 @@ impl EventBus for Silent {
 async fn a_log_that_never_answers_and_one_that_ends_leave_the_publication_uncertain() {
     for (keeps, expected) in [(true, UncertainCause::Deadline), (false, UncertainCause::Closed)] {
         let bench = Bench::new(Arc::new(Silent { keeps, kept: std::sync::Mutex::default() }));
-        let PublicationOutcome::Uncertain(uncertain) = bench.session("acme").publish(draft("i", "{}")).await else { panic!("{keeps}") };
+        let PublicationOutcome::Uncertain(uncertain) = bench.session("acme").publish(draft("i", "{}")).await.tell() else {
+            panic!("{keeps}")
+        };
         assert_eq!(uncertain.cause, expected);
         assert!(uncertain.uid.is_some_and(|uid| uid.as_str().starts_with("lsf-")));
         let last = bench.audit.records().pop().unwrap();

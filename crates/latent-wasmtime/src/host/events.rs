@@ -12,7 +12,9 @@ use crate::store::StoreData;
 
 impl Host for StoreData {
     async fn publish(&mut self, event: Event) -> Result<PublishReceipt, EventError> {
-        answer(self.session.publish(draft(event)).await)
+        let completion = self.session.publish(draft(event)).await;
+        self.completions.keep(completion.owner());
+        answer(completion.tell())
     }
 }
 

@@ -1,16 +1,17 @@
 //! A host around the engine: a session with one granted topic, a provider that follows a script, and time.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use bytes::Bytes;
 use latent_capabilities::{
-    AuditRing, AuditSink, EventBinding, EventPublication, EventPublisher, Origin, Plan, PlanBook, ProviderRef, Providers, PublishFuture,
-    PublishRequest, ServicePlan, Session, SessionSpec,
+    ActivationCapabilityRuntime, AuditRing, CompletionAccount, EVENT_PUBLISHER, EventBinding, EventPublication, EventPublisher, Origin,
+    ProviderRef, PublishFuture, PublishRequest, Session, SessionSpec,
 };
 use latent_core::{
-    ActivationId, ActivationOutcome, Attributes, BindingId, Budget, Clock, Deadline, DeliveredEvent, Epoch, LogicalTopic, MediaType,
-    Offset, Partition, ProviderId, PublicationId, PublicationOutcome, Receipt, SystemClock, TenantId, TopicName, TraceId, Uid, UnixMillis,
+    ActivationId, ActivationOutcome, Attributes, BindingId, Budget, Clock, ContractName, Deadline, DeliveredEvent, Epoch, LogicalTopic,
+    MediaType, Offset, Partition, ProviderId, PublicationId, PublicationOutcome, Receipt, SystemClock, TenantId, TopicName, TraceId, Uid,
+    UnixMillis,
 };
 use latent_test_guests::BEHAVE;
 use latent_wasmtime::{ActivationReport, EngineOptions, HandlerCall, PreparedComponent, WasmEngine};
@@ -69,6 +70,9 @@ pub(crate) struct Bench {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) provider: Arc<Scripted>,
     pub(crate) audit: Arc<AuditRing>,
+    pub(crate) account: CompletionAccount,
+    /// What the plan grants; `None` for a service without a binding.
+    pub(crate) granted: Option<&'static str>,
 }
 
 impl Bench {
@@ -94,6 +98,8 @@ impl Bench {
             clock: Arc::new(SystemClock::start()),
             provider: Arc::new(Scripted { answers: Mutex::default(), given: Mutex::default() }),
             audit: Arc::new(AuditRing::default()),
+            account: CompletionAccount::default(),
+            granted: Some(GRANTED),
         }
     }
 
@@ -131,13 +137,7 @@ impl Bench {
     }
 
     fn session(&self) -> Session {
-        let reference =
-            ProviderRef { logical_id: ProviderId::parse("topics").unwrap(), profile: "p".into(), epoch: Epoch(1), digest: [0; 32] };
         let tenant = TenantId::parse("acme").unwrap();
-        let topics = BTreeMap::from([(LogicalTopic::parse(GRANTED).unwrap(), reference.clone())]);
-        let plan = Plan::default().with(PublicationId(1), tenant.clone(), ServicePlan { events: Some(EventBinding { topics }) });
-        let providers = Providers::default();
-        providers.install(reference, None, Arc::clone(&self.provider) as Arc<dyn EventPublisher>).unwrap();
         let event = event("");
         Session::open(SessionSpec {
             activation: ActivationId::from_random([0xcd; 16]),
@@ -151,11 +151,29 @@ impl Bench {
             }),
             outbound_requests: self.budget.outbound_requests,
             deadline: Deadline::after(self.clock.mono(), self.timeout_millis),
-            plans: Arc::new(PlanBook::new(plan)),
-            providers: Arc::new(providers),
-            audit: Arc::clone(&self.audit) as Arc<dyn AuditSink>,
+            capabilities: self.capabilities(),
             clock: Arc::clone(&self.clock),
         })
+    }
+
+    fn capabilities(&self) -> Arc<ActivationCapabilityRuntime> {
+        let capabilities = ActivationCapabilityRuntime::new(self.account.clone(), Arc::clone(&self.audit) as _);
+        let provider = ProviderRef {
+            logical_id: ProviderId::parse("topics").unwrap(),
+            capability: ContractName::parse(EVENT_PUBLISHER).unwrap(),
+            profile: "p".into(),
+            epoch: Epoch(1),
+            digest: [0; 32],
+        };
+        capabilities.providers().install(provider.clone(), None, Arc::clone(&self.provider) as Arc<dyn EventPublisher>).unwrap();
+        let bindings = self.granted.map(|topic| EventBinding {
+            publication: PublicationId(1),
+            tenant: TenantId::parse("acme").unwrap(),
+            provider,
+            topics: BTreeSet::from([LogicalTopic::parse(topic).unwrap()]),
+        });
+        capabilities.install_events(capabilities.compile_events(bindings).unwrap()).unwrap();
+        Arc::new(capabilities)
     }
 }
 

@@ -4,7 +4,11 @@
 pub(crate) mod bench;
 pub(crate) mod bus;
 pub(crate) mod check;
+pub(crate) mod clock;
 pub(crate) mod completions;
+pub(crate) mod invoke;
 pub(crate) mod new;
+pub(crate) mod reload;
 pub(crate) mod run;
+pub(crate) mod service;
 pub(crate) mod trigger;

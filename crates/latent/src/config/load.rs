@@ -62,7 +62,7 @@ fn check_length(bytes: usize) -> Result<(), Fault> {
 }
 
 /// Parses text that stands, or could stand, at `path`.
-pub(super) fn parse(path: &Path, text: &str, files: NamedFiles) -> Result<Loaded, ConfigError> {
+pub(crate) fn parse(path: &Path, text: &str, files: NamedFiles) -> Result<Loaded, ConfigError> {
     let mut report = Report::of(text);
     let (draft, cautions) = match Document::parse(text) {
         Ok(document) => {

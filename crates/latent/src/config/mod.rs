@@ -22,6 +22,8 @@ mod trigger;
 mod tests;
 
 pub(crate) use engine::read_manifest;
+#[cfg(test)]
+pub(crate) use load::parse as load_text;
 pub(crate) use load::{NamedFiles, load};
 pub(crate) use problem::{ConfigError, Warning};
 pub(crate) use section::nearest;

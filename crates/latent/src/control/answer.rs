@@ -5,6 +5,7 @@ use std::sync::Arc;
 use latent_bridge::{BusError, EventBus, HeadContent, PublishResult, RecordHead};
 use latent_core::{Offset, Partition, Uid};
 
+use super::administration::page_of_services;
 use super::protocol::{Answer, Bounds, Event, Fault, NewEvent, Placed, Published, Request, TopicInfo};
 use super::statistics::{PartitionPlace, page_of_partitions};
 use super::target::{ControlTarget, TriggerStatus};
@@ -19,10 +20,10 @@ pub(crate) async fn answer(target: &Arc<dyn ControlTarget>, request: Request) ->
 }
 
 fn answer_blocking(target: &dyn ControlTarget, request: Request) -> Answer {
-    read(target, request).unwrap_or_else(|error| Answer::Fault(Fault::from(&error)))
+    read(target, request).unwrap_or_else(Answer::Fault)
 }
 
-fn read(target: &dyn ControlTarget, request: Request) -> Result<Answer, BusError> {
+fn read(target: &dyn ControlTarget, request: Request) -> Result<Answer, Fault> {
     let bus = target.bus();
     Ok(match request {
         Request::Ping => Answer::Node(target.node_info()),
@@ -35,14 +36,25 @@ fn read(target: &dyn ControlTarget, request: Request) -> Result<Answer, BusError
             Answer::Events(fetch(&*bus, &topic, Range { partition: Partition(partition), offset: Offset(offset), max })?)
         }
         Request::Find { topic, key, uid } => {
-            let found = bus.submit_find(&topic, &key, &Uid::parse(&uid)?).wait()?;
+            let uid = Uid::parse(&uid).map_err(BusError::from)?;
+            let found = bus.submit_find(&topic, &key, &uid).wait()?;
             Answer::Found(found.map(Placed::from))
         }
         Request::TriggerStatus { after } => page_of_statuses(target.trigger_status(), after.as_deref()),
         Request::Summary => Answer::Summary(target.node_summary()),
         Request::Statistics { topic, after } => statistics(target, topic.as_deref(), after.as_ref())?,
         Request::Maintain => Answer::Maintained(target.maintain()?.into()),
+        Request::Reload(order) => Answer::Reloaded(target.reload(order)?),
+        Request::Invoke(invocation) => Answer::Invoked(Box::new(target.invoke(*invocation)?)),
         Request::Publish { topic, events } => publish(&*bus, &topic, events),
+        Request::Services { after } => {
+            let (services, more) = page_of_services(target.services()?, after.as_ref());
+            Answer::Services { services, more }
+        }
+        Request::RouteService(order) => Answer::Routed(target.route_service(&order)?),
+        Request::RevokeService(order) => Answer::Revoked(target.revoke_service(&order)?),
+        Request::Clock => Answer::Clock(target.clock()?),
+        Request::ConfirmClock => Answer::Clock(target.confirm_clock()?),
     })
 }
 

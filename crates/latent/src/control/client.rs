@@ -97,6 +97,11 @@ pub(crate) struct ControlClient {
 }
 
 impl ControlClient {
+    /// Waits for each answer as long as this, from now on.
+    pub(crate) fn wait_for_answers(&mut self, patience: Duration) {
+        self.answer_millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+    }
+
     /// Connects. Each answer is waited for `answer_millis`.
     ///
     /// # Errors

@@ -7,9 +7,14 @@ use latent_bridge::{BusError, PublishAck};
 use latent_core::{Attributes, MediaType, NewRecord, StoredRecord, Uid};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::administration::{ClockInfo, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo, ServicePlace};
+use super::invocation::{Invocation, Invoked};
+use super::reloading::{ReloadOrder, Reloaded};
 use super::statistics::{Maintained, PartitionInfo, PartitionPlace};
 use super::target::{NodeSummary, TriggerStatus};
+use crate::administration::AdminError;
 use crate::limits;
+use crate::maintenance::MaintainError;
 
 /// The one version spoken.
 pub(super) const VERSION: u32 = 1;
@@ -72,6 +77,23 @@ pub(crate) enum Request {
     },
     /// Do now what the node does by itself from time to time.
     Maintain,
+    /// Take the configuration in again.
+    Reload(ReloadOrder),
+    /// Run one activation.
+    Invoke(Box<Invocation>),
+    /// Publications and revoked components, a page at a time.
+    Services {
+        /// Only those after this one.
+        after: Option<ServicePlace>,
+    },
+    /// Point a route at a publication.
+    RouteService(RouteOrder),
+    /// Revoke components of a service for good.
+    RevokeService(RevokeOrder),
+    /// Is the wall clock believed?
+    Clock,
+    /// The wall clock is right now.
+    ConfirmClock,
 }
 
 /// What is answered.
@@ -108,6 +130,23 @@ pub(crate) enum Answer {
     },
     /// To [`Request::Maintain`].
     Maintained(Maintained),
+    /// To [`Request::Reload`].
+    Reloaded(Reloaded),
+    /// To [`Request::Invoke`], however the activation ended.
+    Invoked(Box<Invoked>),
+    /// To [`Request::Services`].
+    Services {
+        /// The page.
+        services: Vec<ServiceInfo>,
+        /// True when there are more after the last one.
+        more: bool,
+    },
+    /// To [`Request::RouteService`].
+    Routed(Routed),
+    /// To [`Request::RevokeService`]: durable, all of them.
+    Revoked(Vec<Revoked>),
+    /// To [`Request::Clock`] and [`Request::ConfirmClock`].
+    Clock(ClockInfo),
     /// The request could not be fulfilled.
     Fault(Fault),
 }
@@ -296,6 +335,11 @@ impl Fault {
         Self { kind: kind.to_owned(), permanent: true, uncertain: false, message, continue_at: None }
     }
 
+    /// What may succeed another time.
+    fn passing(kind: &str, message: String) -> Self {
+        Self { permanent: false, ..Self::refused(kind, message) }
+    }
+
     /// Handed over, and the answer never came.
     pub(crate) fn unanswered(reason: &str) -> Self {
         let message = format!("uncertain: the event may be stored ({reason}); publish it again with the same uid to learn");
@@ -339,6 +383,29 @@ impl From<&BusError> for Fault {
         let continue_at = if let BusError::Unreadable { offset, .. } = error { offset.checked_add(1) } else { None };
         let (permanent, uncertain) = (error.is_permanent(), error.is_uncertain());
         Self { kind: error.kind().to_owned(), permanent, uncertain, message: error.to_string(), continue_at }
+    }
+}
+
+impl From<BusError> for Fault {
+    fn from(error: BusError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<MaintainError> for Fault {
+    fn from(error: MaintainError) -> Self {
+        match error {
+            MaintainError::Bus(error) => Self::from(&error),
+            MaintainError::Held(_) | MaintainError::Host(_) => Self::passing(error.kind(), error.to_string()),
+        }
+    }
+}
+
+impl From<AdminError> for Fault {
+    fn from(error: AdminError) -> Self {
+        let (uncertain, passing) = (error.is_uncertain(), matches!(error, AdminError::Host(_)));
+        let permanent = !uncertain && !passing;
+        Self { kind: error.kind().to_owned(), permanent, uncertain, message: error.to_string(), continue_at: None }.bounded()
     }
 }
 

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use latent_bridge::embedded::TopicStatistics;
-use latent_bridge::{BusError, EventBus, MaintenanceReport};
+use latent_bridge::{EventBus, MaintenanceReport};
 use serde::{Deserialize, Serialize};
 
-use super::protocol::{NodeInfo, cut};
+use super::administration::{ClockInfo, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo};
+use super::invocation::{Invocation, Invoked};
+use super::protocol::{Fault, NodeInfo, cut};
+use super::reloading::{ReloadOrder, Reloaded};
+use crate::administration::AdminError;
 use crate::limits;
+use crate::maintenance::MaintainError;
 
 /// A node, running or stopped, as commands see it.
 ///
@@ -26,8 +31,43 @@ pub(crate) trait ControlTarget: Send + Sync + 'static {
     /// Runs the log's maintenance now, after one that is under way.
     ///
     /// # Errors
-    /// The log's.
-    fn maintain(&self) -> Result<MaintenanceReport, BusError>;
+    /// The log's, and a clock that is not believed.
+    fn maintain(&self) -> Result<MaintenanceReport, MaintainError>;
+    /// Takes the node's configuration in again, all of it or nothing.
+    ///
+    /// # Errors
+    /// Why not.
+    fn reload(&self, order: ReloadOrder) -> Result<Reloaded, Fault>;
+    /// Runs one activation and waits for its end.
+    ///
+    /// # Errors
+    /// Why nothing was admitted.
+    fn invoke(&self, invocation: Invocation) -> Result<Invoked, Fault>;
+    /// Every publication, and every component that was revoked.
+    ///
+    /// # Errors
+    /// [`AdminError`] when what was revoked cannot be read.
+    fn services(&self) -> Result<Vec<ServiceInfo>, AdminError>;
+    /// Points a route at a publication.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    fn route_service(&self, order: &RouteOrder) -> Result<Routed, AdminError>;
+    /// Revokes components for good; what is answered is durable.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    fn revoke_service(&self, order: &RevokeOrder) -> Result<Vec<Revoked>, AdminError>;
+    /// Whether the wall clock is believed.
+    ///
+    /// # Errors
+    /// [`AdminError`] when what it said before cannot be read.
+    fn clock(&self) -> Result<ClockInfo, AdminError>;
+    /// Takes the wall clock for right.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    fn confirm_clock(&self) -> Result<ClockInfo, AdminError>;
 }
 
 /// What a binding is doing.

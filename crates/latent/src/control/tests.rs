@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use latent_bridge::embedded::TopicStatistics;
-use latent_bridge::{BridgeManifest, BusError, EmbeddedBroker, EventBus, MaintenanceReport};
+use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus, MaintenanceReport};
+use latent_core::{SystemClock, UnixMillis};
+use latent_node::{Catalog, Hold, HoldCause};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -16,14 +18,29 @@ use super::client::ControlClient;
 use super::server::{ControlServer, ServerBounds};
 use super::target::{ActivationCounts, LatencyMillis};
 use super::*;
+use crate::administration::{self, AdminError, Unread};
 use crate::data_dir::DataDir;
+use crate::host::{ClockWatch, HostFiles};
 use crate::limits;
+use crate::maintenance::MaintainError;
+
+mod administering;
 
 const MANIFEST: &str = "manifest_version: 1\nname: demo\ntopics: [{ name: t, partitions: 2 }]\n";
 
 struct FakeNode {
     log: Arc<EmbeddedBroker>,
     bindings: usize,
+    catalog: Arc<Catalog>,
+    watch: ClockWatch,
+    clock: Believed,
+}
+
+/// Whether the node's maintenance believes the wall clock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Believed {
+    Yes,
+    No,
 }
 
 impl ControlTarget for FakeNode {
@@ -43,10 +60,46 @@ impl ControlTarget for FakeNode {
         self.log.statistics()
     }
 
-    fn maintain(&self) -> Result<MaintenanceReport, BusError> {
+    fn services(&self) -> Result<Vec<ServiceInfo>, AdminError> {
+        Ok(administration::list(&self.catalog))
+    }
+
+    fn route_service(&self, order: &RouteOrder) -> Result<Routed, AdminError> {
+        administration::route(&self.catalog, order)
+    }
+
+    fn revoke_service(&self, order: &RevokeOrder) -> Result<Vec<Revoked>, AdminError> {
+        administration::revoke(&self.catalog, &Unread::new(), order)
+    }
+
+    fn clock(&self) -> Result<ClockInfo, AdminError> {
+        Ok(administration::clock(&self.watch))
+    }
+
+    fn confirm_clock(&self) -> Result<ClockInfo, AdminError> {
+        administration::confirm_clock(&self.watch)
+    }
+
+    fn maintain(&self) -> Result<MaintenanceReport, MaintainError> {
+        if self.clock == Believed::No {
+            return Err(MaintainError::Held(Hold { since: UnixMillis(0), cause: HoldCause::Jump { millis: 600_000 } }));
+        }
         let mut report = MaintenanceReport::default();
         report.skipped_topics = vec!["t".to_owned()];
         Ok(report)
+    }
+
+    fn reload(&self, order: ReloadOrder) -> Result<Reloaded, Fault> {
+        Ok(Reloaded {
+            file: "latent.toml".to_owned(),
+            epoch: order.expected_epoch.unwrap_or(1),
+            applied: !order.dry_run,
+            changes: Vec::new(),
+        })
+    }
+
+    fn invoke(&self, invocation: Invocation) -> Result<Invoked, Fault> {
+        Err(Fault::refused("unknown-service", invocation.service))
     }
 
     fn node_summary(&self) -> NodeSummary {
@@ -92,6 +145,13 @@ impl Served {
     }
 
     fn with_bindings(bounds: ServerBounds, bindings: usize) -> Self {
+        Self::with_node(bounds, |log, files| {
+            let watch = ClockWatch::open(files, Arc::new(SystemClock::start())).unwrap();
+            FakeNode { log, bindings, catalog: Arc::default(), watch, clock: Believed::Yes }
+        })
+    }
+
+    fn with_node(bounds: ServerBounds, make: impl FnOnce(Arc<EmbeddedBroker>, HostFiles) -> FakeNode) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let dir = DataDir::new(&temp.path().join("data"));
         let manifest = BridgeManifest::from_yaml(MANIFEST).unwrap();
@@ -103,7 +163,8 @@ impl Served {
             let _inside = runtime.enter();
             ControlServer::with_bounds(socket, bounds).unwrap()
         };
-        let serving = runtime.spawn(server.serve(Arc::new(FakeNode { log, bindings }), stopped));
+        let node = make(log, HostFiles::below(dir.log()));
+        let serving = runtime.spawn(server.serve(Arc::new(node), stopped));
         Self { dir, stop, serving, runtime, temp }
     }
 

@@ -1,35 +1,28 @@
-//! The parts of a node, made from its configuration: components into the catalog, grants into the plan, triggers into the driver.
+//! A node, put together from its configuration: the host of its functions, and the triggers that wake them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use latent_bridge::{AppendWatcher, EmbeddedBroker, EventBus};
-use latent_capabilities::{AuditRing, EventBinding, Plan, PlanBook, ProviderRef, Providers, ServicePlan};
-use latent_core::{
-    Clock, ComponentDigest, ContractName, CoreError, Epoch, FunctionName, Offset, Partition, ProviderId, PublicationId, SystemClock,
-    length_delimited_sha256,
-};
+use latent_core::{Clock, Offset, Partition, SystemClock};
 use latent_node::delivery::{BindingSpec, DeliveryDriver, DeliveryHandle, DeliveryPolicy, Intake, PartitionSpec};
-use latent_node::{
-    Catalog, InboundTarget, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits, Principal, RouteKey, WasmBackend,
-};
-use latent_topics::{DeliveryStore, PROFILE, StartAt, TopicPublisher, TopicSource, UnitKey};
-use latent_wasmtime::{EngineOptions, HANDLER_CONTRACT, WasmEngine};
+use latent_node::{InboundTarget, LocalActivationManager, Principal};
+use latent_topics::{DeliveryStore, StartAt, TopicSource, UnitKey};
+use latent_wasmtime::HANDLER_CONTRACT;
 use tokio::runtime::Handle;
 
+use super::composition::{Admitted, Composition, Foundation, part};
 use super::maintenance::Schedule;
+use super::reload::Reloader;
 use super::reports::Reports;
-use crate::config::settings::{ServiceConfig, StartPosition, TriggerConfig};
+use crate::config::settings::{StartPosition, TriggerConfig};
 use crate::config::{Config, EngineConfig};
 use crate::error::CliError;
+use crate::host::{ClockWatch, HostFiles};
 use crate::maintenance::Maintainer;
 
-/// The capability that `latent-topic-publish-v1` provides.
-const PUBLISHER: &str = "latent:events/publisher@0.2.0";
 /// The function of the handler contract.
 const HANDLE: &str = "handle";
-/// The logical id of the provider for topics.
-const TOPICS_PROVIDER: &str = "topics";
 
 /// A node that is ready to run.
 pub(super) struct Assembly {
@@ -41,54 +34,61 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    pub(super) fn name(&self) -> &str {
+    pub(super) fn name(&self) -> String {
         self.reports.name()
     }
 }
 
-/// Makes all parts. Compiles the components, so it takes a while.
+/// Makes all parts. Compiles components that are new, so it may take a while.
 ///
 /// # Errors
 /// [`CliError::Node`] naming the service, trigger or part.
 pub(super) fn assemble(config: Config, log: Arc<EmbeddedBroker>, runtime: &Handle) -> Result<Assembly, CliError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let bus = Arc::clone(&log) as Arc<dyn EventBus>;
-    let EngineConfig::Embedded { manifest, maintenance_interval_seconds, .. } = &config.engine;
+    let EngineConfig::Embedded { maintenance_interval_seconds, .. } = &config.engine;
     let schedule = Schedule::begin(clock.mono(), *maintenance_interval_seconds);
-    let maintainer = Arc::new(Maintainer::new(Arc::clone(&bus), Arc::clone(&clock)));
-    let publisher = Arc::new(TopicPublisher::new(Arc::clone(&bus), &manifest.name, Arc::clone(&clock)));
-    let provider = topics_provider(&manifest.name).map_err(|error| part("the provider for topics", &error))?;
-    let providers = Arc::new(Providers::default());
-    providers.install(provider.clone(), None, Arc::clone(&publisher) as _).map_err(|error| part("the provider for topics", &error))?;
+    let watch = ClockWatch::open(HostFiles::below(&config.node.data_dir), Arc::clone(&clock));
+    let watch = Arc::new(watch.map_err(|error| part("the watch of the clock", &error))?);
+    let maintainer = Arc::new(Maintainer::new(Arc::clone(&bus), Arc::clone(&watch)));
 
-    let limits = node_limits(&config);
-    let backend = Arc::new(WasmBackend::new(engine(&config, &limits)?));
-    let catalog = Arc::new(Catalog::default());
-    let mut plan = Plan::default();
-    for service in &config.services {
-        let digest = load(&backend, service)?;
-        let publication = publish(&catalog, service, digest)?;
-        plan = plan.with(publication, service.tenant.clone(), service_plan(service, &provider));
-    }
-    let manager = LocalActivationManager::new(ManagerOptions {
-        backend,
-        catalog,
-        plans: Arc::new(PlanBook::new(plan)),
-        providers,
-        audit: Arc::new(AuditRing::default()),
-        clock: Arc::clone(&clock),
-        ids: Arc::new(Ids),
-        limits,
-        runtime: runtime.clone(),
-    })
-    .map_err(|error| part("the activation manager", &error))?;
+    let composition = Composition::new(Foundation { config: &config, bus, clock: Arc::clone(&clock), runtime: runtime.clone() })?;
+    let services = composition.admit(&config.services)?;
+    check_handlers(&config.triggers, &services)?;
+    composition.tidy(&config.services);
+    composition.publish(services)?;
 
-    let bindings = bindings(&config, &log, clock.as_ref(), runtime)?;
+    let store = DeliveryStore::open(&log).map_err(|error| part("the memory of deliveries", &error))?;
+    store.give_up_lost_offsets(&log).map_err(|error| part("the memory of deliveries", &error))?;
+    let parts = BindingParts { log: Arc::clone(&log), store, clock: Arc::clone(&clock), runtime: runtime.clone() };
+    let bindings = parts.specs(parts.declare(&config.triggers)?);
+    let manager = Arc::clone(&composition.manager);
     let (driver, handle) =
         DeliveryDriver::new(Arc::clone(&manager), Arc::clone(&clock), bindings).map_err(|error| part("the delivery driver", &error))?;
     log.watch_appends(Arc::new(Wake(handle.clone())));
-    let reports = Arc::new(Reports { config, log, deliveries: handle, publisher, maintainer: Arc::clone(&maintainer) });
+    let composition = Arc::new(composition);
+    let reloader = Reloader::new(config, Arc::clone(&composition), parts, handle.clone());
+    let reports =
+        Reports { reloader, log, deliveries: handle, composition, clock: Arc::clone(&clock), maintainer: Arc::clone(&maintainer), watch };
+    let reports = Arc::new(reports);
     Ok(Assembly { driver, manager, reports, maintenance: (schedule, maintainer, clock) })
+}
+
+/// A trigger wakes a handler, so its service's component must export one.
+pub(super) fn check_handlers(triggers: &[TriggerConfig], services: &[Admitted]) -> Result<(), CliError> {
+    let by_name: BTreeMap<_, _> = services.iter().map(|admitted| (&admitted.service.name, admitted)).collect();
+    for trigger in triggers {
+        let Some(admitted) = by_name.get(&trigger.service) else { continue };
+        let wants_handler = trigger.contract.as_str() == HANDLER_CONTRACT && trigger.function.as_str() == HANDLE;
+        if wants_handler && !admitted.facts.exports_handler {
+            return Err(CliError::Node {
+                what: format!("trigger {} cannot wake service {}", trigger.id, trigger.service),
+                why: format!("its component {} does not export {HANDLER_CONTRACT}", admitted.service.component.display()),
+                next: "export a handler; `latent new` shows how".to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Tells the driver what the log has got.
@@ -100,109 +100,53 @@ impl AppendWatcher for Wake {
     }
 }
 
-/// Activation ids and traces from the system's random source.
-struct Ids;
+/// What bindings are made with.
+pub(super) struct BindingParts {
+    pub(super) log: Arc<EmbeddedBroker>,
+    pub(super) store: Arc<DeliveryStore>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) runtime: Handle,
+}
 
-impl latent_node::IdSource for Ids {
-    fn next_id(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        if getrandom::fill(&mut bytes).is_err() {
-            // No random source: still unique on this machine, by time and a counter.
-            bytes = *uuid::Uuid::now_v7().as_bytes();
-        }
-        bytes
+impl BindingParts {
+    /// Makes sure that the memory of deliveries has a place for each partition of each trigger.
+    ///
+    /// # Errors
+    /// [`CliError::Node`] naming the trigger or the memory of deliveries. Places that were made are kept and used the next time.
+    pub(super) fn declare(&self, triggers: &[TriggerConfig]) -> Result<Vec<Declared>, CliError> {
+        // All at once, so that a node with many new triggers waits for few syncs.
+        let asked = triggers.iter().map(|trigger| lines_of(trigger, &self.log)).collect::<Result<Vec<_>, _>>()?;
+        let declared = self.store.declare(&asked.concat()).map_err(|error| part("the memory of deliveries", &error))?;
+        let mut units = declared.into_iter();
+        let with_units = |(trigger, lines): (&TriggerConfig, Vec<Line>)| {
+            let units: Vec<u32> = units.by_ref().take(lines.len()).collect();
+            Declared { trigger: trigger.clone(), lines: lines.into_iter().zip(units).collect() }
+        };
+        Ok(triggers.iter().zip(asked).map(with_units).collect())
+    }
+
+    /// One binding for each trigger, going on where it was: nothing of it may run when this is called.
+    pub(super) fn specs(&self, triggers: Vec<Declared>) -> Vec<BindingSpec> {
+        triggers.into_iter().map(|declared| self.spec(declared)).collect()
+    }
+
+    fn spec(&self, Declared { trigger, lines }: Declared) -> BindingSpec {
+        let partitions = lines.into_iter().map(|((key, _, known_end), unit)| PartitionSpec {
+            partition: key.partition,
+            remembered: self.store.remembered(unit, self.clock.as_ref(), trigger.retry_delay_max_millis),
+            known_end,
+            intake: Intake::LookAhead,
+            source: Box::new(TopicSource::new(Arc::clone(&self.log) as _, Arc::clone(&self.store), key, unit, self.runtime.clone())),
+        });
+        let partitions = partitions.collect();
+        BindingSpec { id: trigger.id.clone(), topic: trigger.topic.clone(), target: target(&trigger), policy: policy(&trigger), partitions }
     }
 }
 
-fn topics_provider(namespace: &str) -> Result<ProviderRef, CoreError> {
-    Ok(ProviderRef {
-        logical_id: ProviderId::parse(TOPICS_PROVIDER)?,
-        profile: PROFILE.into(),
-        epoch: Epoch(1),
-        digest: length_delimited_sha256(&[PROFILE.as_bytes(), namespace.as_bytes()]),
-    })
-}
-
-fn node_limits(config: &Config) -> NodeLimits {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let limits = NodeLimits::for_cores(cores);
-    match config.node.cells.and_then(|cells| u32::try_from(cells).ok()) {
-        Some(cells) => NodeLimits { cells, admission_slots: limits.admission_slots.max(cells.saturating_mul(4)), ..limits },
-        None => limits,
-    }
-}
-
-/// An engine whose cells hold the largest memory budget of the configuration, and no more.
-fn engine(config: &Config, limits: &NodeLimits) -> Result<WasmEngine, CliError> {
-    let largest = config.triggers.iter().map(|trigger| trigger.budget.memory_bytes).max();
-    let memory_bytes_max = largest.unwrap_or_else(|| EngineOptions::default().memory_bytes_max);
-    let options = EngineOptions { cells: limits.cells.into(), memory_bytes_max };
-    WasmEngine::new(options).map_err(|error| part("the WebAssembly engine", &error))
-}
-
-fn load(backend: &WasmBackend, service: &ServiceConfig) -> Result<ComponentDigest, CliError> {
-    let failed = |why: String, next: String| CliError::Node {
-        what: format!("service {} cannot be loaded from {}", service.name, service.component.display()),
-        why,
-        next,
-    };
-    let component = std::fs::read(&service.component).map_err(|error| {
-        let next = "build the component, or correct `component` in the configuration";
-        failed(error.to_string(), next.to_owned())
-    })?;
-    let digest = backend.load(&component).map_err(|error| failed(error.to_string(), "build it as a component for this host".to_owned()))?;
-    if !backend.handles_events(digest) {
-        let why = format!("it does not export {HANDLER_CONTRACT}");
-        return Err(failed(why, "export a handler; `latent new` shows how".to_owned()));
-    }
-    tracing::info!(service = %service.name, tenant = %service.tenant, %digest, "component loaded");
-    Ok(digest)
-}
-
-fn publish(catalog: &Catalog, service: &ServiceConfig, digest: ComponentDigest) -> Result<PublicationId, CliError> {
-    let what = || format!("service {}", service.name);
-    let contract = ContractName::parse(HANDLER_CONTRACT).map_err(|error| part(&what(), &error))?;
-    let function = FunctionName::parse(HANDLE).map_err(|error| part(&what(), &error))?;
-    let publication = catalog
-        .add(NewPublication {
-            service: service.name.clone(),
-            tenants: BTreeSet::from([service.tenant.clone()]),
-            contracts: BTreeMap::from([(contract, BTreeSet::from([function]))]),
-            digest,
-        })
-        .map_err(|error| part(&what(), &error))?;
-    let route = RouteKey { tenant: service.tenant.clone(), service: service.name.clone(), route: None };
-    catalog.point_route(route, publication).map_err(|error| part(&what(), &error))?;
-    Ok(publication)
-}
-
-fn service_plan(service: &ServiceConfig, provider: &ProviderRef) -> ServicePlan {
-    let granted = service.grants.iter().filter(|grant| grant.capability.as_str() == PUBLISHER);
-    let topics: BTreeMap<_, _> = granted.flat_map(|grant| &grant.topics).map(|topic| (topic.clone(), provider.clone())).collect();
-    ServicePlan { events: (!topics.is_empty()).then_some(EventBinding { topics }) }
-}
-
-/// What all bindings are made with.
-struct BindingParts<'a> {
-    log: &'a Arc<EmbeddedBroker>,
-    store: Arc<DeliveryStore>,
-    clock: &'a dyn Clock,
-    runtime: &'a Handle,
-}
-
-fn bindings(config: &Config, log: &Arc<EmbeddedBroker>, clock: &dyn Clock, runtime: &Handle) -> Result<Vec<BindingSpec>, CliError> {
-    let failed = |error: &dyn std::fmt::Display| part("the memory of deliveries", error);
-    let store = DeliveryStore::open(log).map_err(|error| failed(&error))?;
-    store.give_up_lost_offsets(log).map_err(|error| failed(&error))?;
-    // All at once, so that a node with many new triggers waits for few syncs.
-    let asked = config.triggers.iter().map(|trigger| lines_of(trigger, log)).collect::<Result<Vec<_>, _>>()?;
-    let mut units = store.declare(&asked.concat()).map_err(|error| failed(&error))?.into_iter();
-    let parts = BindingParts { log, store, clock, runtime };
-    let specs = config.triggers.iter().zip(asked).map(|(trigger, lines)| {
-        let units: Vec<u32> = units.by_ref().take(lines.len()).collect();
-        binding(trigger, lines.into_iter().zip(units), &parts)
-    });
-    Ok(specs.collect())
+/// A trigger that the memory of deliveries knows.
+pub(super) struct Declared {
+    pub(super) trigger: TriggerConfig,
+    lines: Vec<(Line, u32)>,
 }
 
 /// One partition of a trigger's topic, where it starts if it is new, and its end.
@@ -221,19 +165,6 @@ fn lines_of(trigger: &TriggerConfig, log: &EmbeddedBroker) -> Result<Vec<Line>, 
         Ok((UnitKey { binding: trigger.id.clone(), topic: trigger.topic.clone(), partition }, start, end))
     };
     (0..count).map(Partition).map(line).collect()
-}
-
-fn binding(trigger: &TriggerConfig, lines: impl Iterator<Item = (Line, u32)>, parts: &BindingParts<'_>) -> BindingSpec {
-    let BindingParts { log, store, clock, runtime } = parts;
-    let partitions = lines.map(|((key, _, known_end), unit)| PartitionSpec {
-        partition: key.partition,
-        remembered: store.remembered(unit, *clock, trigger.retry_delay_max_millis),
-        known_end,
-        intake: Intake::LookAhead,
-        source: Box::new(TopicSource::new(Arc::clone(log) as _, Arc::clone(store), key, unit, (*runtime).clone())),
-    });
-    let partitions = partitions.collect();
-    BindingSpec { id: trigger.id.clone(), topic: trigger.topic.clone(), target: target(trigger), policy: policy(trigger), partitions }
 }
 
 fn target(trigger: &TriggerConfig) -> InboundTarget {
@@ -256,13 +187,5 @@ fn policy(trigger: &TriggerConfig) -> DeliveryPolicy {
         retry_delay_millis: trigger.retry_delay_millis,
         retry_delay_max_millis: trigger.retry_delay_max_millis,
         operation_timeout_millis: trigger.operation_timeout_millis,
-    }
-}
-
-fn part(what: &str, why: &dyn std::fmt::Display) -> CliError {
-    CliError::Node {
-        what: format!("{what} cannot be started"),
-        why: why.to_string(),
-        next: "mend the reason and start the node again".to_owned(),
     }
 }

@@ -9,13 +9,13 @@
 
 use std::sync::Arc;
 
-use latent_bridge::{BusError, MaintenanceReport};
+use latent_bridge::MaintenanceReport;
 use latent_core::{Clock, MonoTime};
 use tokio::sync::watch;
 
 use crate::control::Maintained;
 use crate::error::incomplete_maintenance;
-use crate::maintenance::Maintainer;
+use crate::maintenance::{MaintainError, Maintainer};
 
 /// How long after the start the first one begins: what expired while the node was away goes soon, and the start itself is not slowed.
 const FIRST_AFTER_MILLIS: u64 = 1_000;
@@ -26,9 +26,9 @@ pub(super) type Outcome = Result<MaintenanceReport, MaintenanceFault>;
 /// Why there is no report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum MaintenanceFault {
-    /// The log could not.
+    /// The log could not, or must not.
     #[error(transparent)]
-    Bus(#[from] BusError),
+    Maintain(#[from] MaintainError),
     /// A bug: the thread that ran it panicked.
     #[error("it panicked; the log above says where")]
     Panicked,
@@ -37,7 +37,7 @@ pub(super) enum MaintenanceFault {
 impl MaintenanceFault {
     const fn name(&self) -> &'static str {
         match self {
-            Self::Bus(error) => error.kind(),
+            Self::Maintain(error) => error.kind(),
             Self::Panicked => "panicked",
         }
     }
@@ -97,13 +97,22 @@ impl Schedule {
         self.due = now.plus_millis(self.interval_millis);
         let (condition, trouble) = match outcome {
             Ok(report) => told(report.into()),
-            Err(fault) => (Condition::Failing(fault.name()), Some(format!("maintenance failed: {fault}"))),
+            Err(fault) => (Condition::Failing(fault.name()), Some(failure_words(&fault))),
         };
         if condition == self.condition {
             return None;
         }
         self.condition = condition;
         Some(trouble.map_or(Notice::Recovered, Notice::Trouble))
+    }
+}
+
+fn failure_words(fault: &MaintenanceFault) -> String {
+    match fault {
+        MaintenanceFault::Maintain(held @ MaintainError::Held(_)) => {
+            format!("{held}; it goes on when the clock is set right, or when `latent clock confirm` says that it is")
+        }
+        MaintenanceFault::Maintain(_) | MaintenanceFault::Panicked => format!("maintenance failed: {fault}"),
     }
 }
 
@@ -124,10 +133,15 @@ pub(super) async fn maintain_until(
     mut schedule: Schedule,
 ) {
     loop {
-        tokio::select! {
-            () = tokio::time::sleep(schedule.next_deadline().since(clock.mono())) => {}
+        let stopping = tokio::select! {
+            () = tokio::time::sleep(schedule.next_deadline().since(clock.mono())) => false,
             // An error means that the sender is gone, which is a stop as well.
-            _ = stop.wait_for(|stop| *stop) => return,
+            _ = stop.wait_for(|stop| *stop) => true,
+        };
+        if stopping {
+            // A runtime that is going away leaves the record of the last run.
+            let _ = tokio::task::spawn_blocking(move || maintainer.close()).await;
+            return;
         }
         let running = Arc::clone(&maintainer);
         let outcome = match tokio::task::spawn_blocking(move || running.run()).await {
@@ -158,10 +172,12 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use latent_bridge::{BridgeManifest, EmbeddedBroker};
-    use latent_core::SystemClock;
+    use latent_bridge::{BridgeManifest, BusError, EmbeddedBroker};
+    use latent_core::{SystemClock, UnixMillis};
+    use latent_node::{Hold, HoldCause};
 
     use super::*;
+    use crate::host::{ClockWatch, HostFiles};
     use crate::limits::MAINTENANCE_INTERVAL_SECONDS;
 
     fn at(millis: u64) -> MonoTime {
@@ -176,7 +192,12 @@ mod tests {
     }
 
     fn failed(reason: &str) -> Outcome {
-        Err(MaintenanceFault::Bus(BusError::NotSent { reason: reason.to_owned() }))
+        Err(MaintenanceFault::Maintain(BusError::NotSent { reason: reason.to_owned() }.into()))
+    }
+
+    fn held(millis: i64) -> Outcome {
+        let hold = Hold { since: UnixMillis(0), cause: HoldCause::Jump { millis } };
+        Err(MaintenanceFault::Maintain(MaintainError::Held(hold)))
     }
 
     #[test]
@@ -221,6 +242,14 @@ mod tests {
                 Some("maintenance is incomplete: topic \"in\" refuses writes since one of them failed; 2 files could not be removed"),
             ),
             (left(&["in"], 1), None),
+            (
+                held(-600_000),
+                Some(
+                    "retention is held: the wall clock is 10 minutes behind what was expected, since 1970-01-01T00:00:00Z; it goes on when \
+                     the clock is set right, or when `latent clock confirm` says that it is",
+                ),
+            ),
+            (held(-540_000), None),
             (left(&[], 0), Some("works again")),
             (left(&[], 0), None),
         ];
@@ -233,7 +262,7 @@ mod tests {
         }
     }
 
-    /// A clock whose wall time says how often it was asked: once for each maintenance.
+    /// A clock whose wall time says how often it was asked: at the beginning, and once for each maintenance.
     struct Counting {
         asked: AtomicU64,
         monotonic: SystemClock,
@@ -259,12 +288,13 @@ mod tests {
         let log = Arc::new(EmbeddedBroker::provision(temp.path(), &manifest).unwrap());
         let (tell, mut runs) = tokio::sync::mpsc::unbounded_channel();
         let clock = Arc::new(Counting { asked: AtomicU64::new(0), monotonic: SystemClock::start(), tell: Mutex::new(tell) });
-        let maintainer = Arc::new(Maintainer::new(log, Arc::clone(&clock) as _));
+        let watch = ClockWatch::open(HostFiles::below(temp.path()), Arc::clone(&clock) as _).unwrap();
+        let maintainer = Arc::new(Maintainer::new(log, Arc::new(watch)));
         let (stop, stopped) = watch::channel(false);
         let mut schedule = Schedule::begin(MonoTime::ZERO, 1);
         (schedule.interval_millis, schedule.due) = (1, MonoTime::ZERO);
         let task = tokio::spawn(maintain_until(stopped, maintainer, clock, schedule));
-        for expected in 1..=3 {
+        for expected in 1..=4 {
             assert_eq!(runs.recv().await, Some(expected));
         }
         stop.send(true).unwrap();
@@ -282,7 +312,8 @@ mod tests {
         let (stop, stopped) = watch::channel(false);
         let mut schedule = Schedule::begin(clock.mono(), MAINTENANCE_INTERVAL_SECONDS.max);
         schedule.handle_finished(clock.mono(), left(&[], 0));
-        let task = tokio::spawn(maintain_until(stopped, Arc::new(Maintainer::new(log, Arc::clone(&clock))), clock, schedule));
+        let watch = Arc::new(ClockWatch::open(HostFiles::below(temp.path()), Arc::clone(&clock)).unwrap());
+        let task = tokio::spawn(maintain_until(stopped, Arc::new(Maintainer::new(log, watch)), clock, schedule));
         drop(stop);
         // A day away otherwise.
         task.await.unwrap();

@@ -6,31 +6,39 @@ use latent_bridge::embedded::TopicStatistics;
 use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
 use latent_core::{Clock, Offset, Partition, SystemClock};
 use latent_node::delivery::{BindingStatus, CycleState, DeliveryHandle};
-use latent_topics::{DeliveryStore, TopicPublisher, UnitKey};
+use latent_topics::{DeliveryStore, UnitKey};
 
+use super::calls::Callee;
+use super::composition::Composition;
+use super::reload::Reloader;
 use crate::access::log_error;
+use crate::administration::{self, AdminError, Unread};
 use crate::config::Config;
 use crate::config::settings::{StartPosition, TriggerConfig};
 use crate::control::{
-    ActivationCounts, BindingState, ControlTarget, LatencyMillis, NodeInfo, NodeSummary, PublicationCounts, TriggerStatus,
+    ActivationCounts, BindingState, ClockInfo, ControlTarget, Fault, Invocation, Invoked, LatencyMillis, NodeInfo, NodeSummary,
+    PublicationCounts, ReloadOrder, Reloaded, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo, TriggerStatus,
 };
 use crate::error::CliError;
-use crate::maintenance::Maintainer;
+use crate::host::ClockWatch;
+use crate::maintenance::{MaintainError, Maintainer};
 
 const ENGINE: &str = "embedded";
 
 /// The running node as commands see it.
 pub(super) struct Reports {
-    pub(super) config: Config,
+    pub(super) reloader: Reloader,
     pub(super) log: Arc<EmbeddedBroker>,
     pub(super) deliveries: DeliveryHandle,
-    pub(super) publisher: Arc<TopicPublisher>,
+    pub(super) composition: Arc<Composition>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) maintainer: Arc<Maintainer>,
+    pub(super) watch: Arc<ClockWatch>,
 }
 
 impl Reports {
-    pub(super) fn name(&self) -> &str {
-        &self.config.node.name
+    pub(super) fn name(&self) -> String {
+        self.reloader.config().node.name.clone()
     }
 }
 
@@ -41,7 +49,7 @@ impl ControlTarget for Reports {
 
     fn node_info(&self) -> NodeInfo {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        NodeInfo { name: self.config.node.name.clone(), version, pid: std::process::id(), engine: ENGINE.to_owned() }
+        NodeInfo { name: self.name(), version, pid: std::process::id(), engine: ENGINE.to_owned() }
     }
 
     fn trigger_status(&self) -> Vec<TriggerStatus> {
@@ -51,7 +59,7 @@ impl ControlTarget for Reports {
     }
 
     fn node_summary(&self) -> NodeSummary {
-        let (deliveries, publications) = (self.deliveries.totals(), self.publisher.totals());
+        let (deliveries, publications) = (self.deliveries.totals(), self.composition.publisher.totals());
         #[allow(clippy::cast_precision_loss, reason = "milliseconds of at most a day are exact in an f64")]
         let latency = deliveries.append_to_settled.map(|latency| LatencyMillis { p50: latency.p50 as f64, p99: latency.p99 as f64 });
         NodeSummary {
@@ -71,8 +79,52 @@ impl ControlTarget for Reports {
         self.log.statistics()
     }
 
-    fn maintain(&self) -> Result<MaintenanceReport, BusError> {
+    fn maintain(&self) -> Result<MaintenanceReport, MaintainError> {
         self.maintainer.run()
+    }
+
+    fn invoke(&self, invocation: Invocation) -> Result<Invoked, Fault> {
+        let config = self.reloader.config();
+        Callee { manager: &self.composition.manager, clock: self.clock.as_ref(), services: &config.services }.invoke(invocation)
+    }
+
+    fn reload(&self, order: ReloadOrder) -> Result<Reloaded, Fault> {
+        self.reloader.reload(order)
+    }
+
+    fn services(&self) -> Result<Vec<ServiceInfo>, AdminError> {
+        Ok(administration::list(&self.composition.catalog))
+    }
+
+    fn route_service(&self, order: &RouteOrder) -> Result<Routed, AdminError> {
+        let routed = administration::route(&self.composition.catalog, order)?;
+        tracing::info!(
+            service = routed.service,
+            tenant = routed.tenant,
+            route = routed.route,
+            publication = routed.publication,
+            generation = routed.generation,
+            "an operator pointed a route"
+        );
+        Ok(routed)
+    }
+
+    fn revoke_service(&self, order: &RevokeOrder) -> Result<Vec<Revoked>, AdminError> {
+        let revoked = administration::revoke(&self.composition.catalog, &Unread::new(), order)?;
+        for Revoked { service, digest, tenant } in &revoked {
+            tracing::warn!(service, digest, tenant, "an operator revoked a component for good");
+        }
+        Ok(revoked)
+    }
+
+    fn clock(&self) -> Result<ClockInfo, AdminError> {
+        Ok(administration::clock(&self.watch))
+    }
+
+    fn confirm_clock(&self) -> Result<ClockInfo, AdminError> {
+        let confirmed = administration::confirm_clock(&self.watch)?;
+        tracing::info!("an operator confirmed the wall clock");
+        Ok(confirmed)
     }
 }
 

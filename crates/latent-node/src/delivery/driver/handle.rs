@@ -1,13 +1,13 @@
 //! What others may do with a running driver: wake it, ask it, read its totals. Safe from any thread; nothing here blocks.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use hdrhistogram::Histogram;
 use latent_core::{ActivationOutcome, BindingId, Completer, Offset, Partition, TenantId, Ticket, TopicName, UnixMillis};
 use tokio::sync::Notify;
 
-use super::News;
+use super::{BindingSpec, News};
 use crate::delivery::CycleState;
 
 /// What one binding does, for people.
@@ -90,8 +90,8 @@ impl Default for Sums {
 /// Left by other threads for the driver's task.
 #[derive(Default)]
 pub(super) struct Shared {
-    /// Topic → partition → units that listen. Fixed before the driver runs.
-    listeners: HashMap<String, BTreeMap<Partition, Vec<usize>>>,
+    /// Topic → partition → units that listen. Only the driver's task changes it.
+    listeners: RwLock<HashMap<String, BTreeMap<Partition, Vec<usize>>>>,
     inbox: Mutex<Inbox>,
     wake: Notify,
     sums: Mutex<Sums>,
@@ -104,13 +104,41 @@ struct Inbox {
     /// Newest end of each unit's partition: however many appends there were, one entry.
     available: BTreeMap<usize, Offset>,
     requests: Vec<Completer<Vec<BindingStatus>>>,
+    changes: Vec<Change>,
     /// The driver has ended: nobody will answer.
     closed: bool,
 }
 
+/// What bindings a running driver is to have.
+pub(super) enum Change {
+    Add(Vec<BindingSpec>, Completer<Changed>),
+    Remove(BTreeSet<BindingId>, Completer<Changed>),
+}
+
+/// What became of a change of bindings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a driver that has ended changes nothing"]
+pub enum Changed {
+    /// It is in force.
+    Done,
+    /// The driver has ended, or ended before the change was in force.
+    DriverEnded,
+}
+
 impl Shared {
-    pub(super) fn listen(&mut self, topic: &TopicName, partition: Partition, unit: usize) {
-        self.listeners.entry(topic.as_str().to_owned()).or_default().entry(partition).or_default().push(unit);
+    pub(super) fn listen(&self, topic: &TopicName, partition: Partition, unit: usize) {
+        let mut listeners = self.listeners.write().unwrap_or_else(PoisonError::into_inner);
+        listeners.entry(topic.as_str().to_owned()).or_default().entry(partition).or_default().push(unit);
+    }
+
+    pub(super) fn unlisten(&self, topic: &TopicName, partition: Partition, unit: usize) {
+        let mut listeners = self.listeners.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(partitions) = listeners.get_mut(topic.as_str()) else { return };
+        if let Some(units) = partitions.get_mut(&partition) {
+            units.retain(|listener| *listener != unit);
+        }
+        partitions.retain(|_, units| !units.is_empty());
+        listeners.retain(|_, partitions| !partitions.is_empty());
     }
 
     pub(super) fn wake(&self) {
@@ -128,7 +156,11 @@ impl Shared {
 
     pub(super) fn has_news(&self) -> bool {
         let inbox = lock(&self.inbox);
-        !inbox.news.is_empty() || !inbox.available.is_empty()
+        !inbox.news.is_empty() || !inbox.available.is_empty() || !inbox.changes.is_empty()
+    }
+
+    pub(super) fn take_changes(&self) -> Vec<Change> {
+        std::mem::take(&mut lock(&self.inbox).changes)
     }
 
     pub(super) fn take_news(&self) -> Vec<(usize, News)> {
@@ -147,7 +179,7 @@ impl Shared {
         let unanswered = {
             let mut inbox = lock(&self.inbox);
             inbox.closed = true;
-            std::mem::take(&mut inbox.requests)
+            (std::mem::take(&mut inbox.requests), std::mem::take(&mut inbox.changes))
         };
         // Outside the lock: a dropped completer answers, and whoever gets the answer may ask again.
         drop(unanswered);
@@ -183,8 +215,9 @@ impl DeliveryHandle {
 
     /// The partition has events up to `end`, exclusive. Called from the log's own thread.
     pub fn available(&self, topic: &str, partition: Partition, end: Offset) {
-        let Some(units) = self.0.listeners.get(topic).and_then(|partitions| partitions.get(&partition)) else { return };
         {
+            let listeners = self.0.listeners.read().unwrap_or_else(PoisonError::into_inner);
+            let Some(units) = listeners.get(topic).and_then(|partitions| partitions.get(&partition)) else { return };
             let mut inbox = lock(&self.0.inbox);
             for unit in units {
                 let known = inbox.available.entry(*unit).or_default();
@@ -194,7 +227,32 @@ impl DeliveryHandle {
         self.0.wake();
     }
 
-    /// The status of every binding, in the order of the configuration. Empty when the driver has ended.
+    /// Adds bindings to the running driver. An append between the moment a specification was made and the moment it is in force must
+    /// be told again with [`DeliveryHandle::available`].
+    pub fn add(&self, bindings: Vec<BindingSpec>) -> Ticket<Changed> {
+        self.change(|completer| Change::Add(bindings, completer))
+    }
+
+    /// Takes bindings out of the running driver: nothing of theirs begins any more, and the ticket completes when what had begun is
+    /// settled and their sources are gone. Others go on meanwhile. Ids that no binding has are passed over.
+    pub fn remove(&self, bindings: BTreeSet<BindingId>) -> Ticket<Changed> {
+        self.change(|completer| Change::Remove(bindings, completer))
+    }
+
+    fn change(&self, change: impl FnOnce(Completer<Changed>) -> Change) -> Ticket<Changed> {
+        let (ticket, completer) = Ticket::pair(Changed::DriverEnded);
+        {
+            let mut inbox = lock(&self.0.inbox);
+            if inbox.closed {
+                return Ticket::ready(Changed::DriverEnded);
+            }
+            inbox.changes.push(change(completer));
+        }
+        self.0.wake();
+        ticket
+    }
+
+    /// The status of every binding, in the order in which they were added. Empty when the driver has ended.
     pub fn statuses(&self) -> Ticket<Vec<BindingStatus>> {
         let (ticket, completer) = Ticket::pair(Vec::new());
         {

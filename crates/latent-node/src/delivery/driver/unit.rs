@@ -88,6 +88,10 @@ impl Unit {
         }
     }
 
+    pub(super) fn partition(&self) -> Partition {
+        self.partition
+    }
+
     pub(super) fn is_quiet(&self) -> bool {
         self.cycle.is_quiet()
     }
@@ -305,7 +309,7 @@ fn unix_of(at: MonoTime, now: MonoTime, unix: UnixMillis) -> UnixMillis {
 }
 
 /// The units summed up by binding, in their order.
-pub(super) fn statuses(units: &[Unit], clock: &dyn Clock) -> Vec<BindingStatus> {
+pub(super) fn statuses<'a>(units: impl Iterator<Item = &'a Unit>, clock: &dyn Clock) -> Vec<BindingStatus> {
     let (now, unix) = (clock.mono(), clock.unix());
     let mut statuses: Vec<BindingStatus> = Vec::new();
     for unit in units {

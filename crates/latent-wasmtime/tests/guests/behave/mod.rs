@@ -1,6 +1,8 @@
 //! The guest `behave`, by what is tested.
 
+mod cached;
 mod cells;
+mod completions;
 mod confinement;
 mod context;
 mod logging;

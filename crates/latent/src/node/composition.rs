@@ -1,0 +1,306 @@
+//! The host of a node without its triggers: engine, components, catalog, grants, provider, activation manager. What `latent run` delivers
+//! events to, and what one call of `latent invoke` on a stopped node needs.
+//!
+//! Services come in through [`Composition::admit`] and [`Composition::publish`], at the start and at each reload: first everything that
+//! can be refused, then everything that changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use latent_bridge::EventBus;
+use latent_capabilities::{ActivationCapabilityRuntime, AuditRing, CompletionAccount, EVENT_PUBLISHER, EventBinding, ProviderRef};
+use latent_core::{
+    Budget, Clock, ComponentDigest, ContractName, CoreError, Epoch, ProviderId, PublicationId, ServiceName, length_delimited_sha256,
+};
+use latent_node::{Catalog, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits, RouteKey, WasmBackend, WasmBackendOptions};
+use latent_topics::{PROFILE, TopicPublisher};
+use latent_wasmtime::{CompiledCache, CompiledCacheOptions, EngineOptions, WasmEngine};
+use tokio::runtime::Handle;
+
+use super::shelf::{Facts, Shelf};
+use crate::config::settings::ServiceConfig;
+use crate::config::{Config, EngineConfig};
+use crate::control::Difference;
+use crate::data_dir::DataDir;
+use crate::error::CliError;
+use crate::host::{HostFiles, RevocationFile, read_revocations};
+
+/// The logical id of the provider for topics.
+const TOPICS_PROVIDER: &str = "topics";
+
+/// What a composition is made with.
+pub(super) struct Foundation<'a> {
+    pub(super) config: &'a Config,
+    pub(super) bus: Arc<dyn EventBus>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) runtime: Handle,
+}
+
+/// See the module.
+pub(super) struct Composition {
+    pub(super) manager: Arc<LocalActivationManager>,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) backend: Arc<WasmBackend>,
+    pub(super) capabilities: Arc<ActivationCapabilityRuntime>,
+    pub(super) publisher: Arc<TopicPublisher>,
+    pub(super) limits: NodeLimits,
+    memory_bytes_max: u64,
+    provider: ProviderRef,
+    shelf: Mutex<Shelf>,
+    published: Mutex<BTreeMap<ServiceName, Published>>,
+}
+
+/// A service whose component was looked at and may be published.
+pub(super) struct Admitted {
+    pub(super) service: ServiceConfig,
+    pub(super) facts: Facts,
+    digest: ComponentDigest,
+}
+
+/// What stands in the catalog for a service.
+#[derive(Debug, Clone)]
+struct Published {
+    digest: ComponentDigest,
+    /// All that ever stood for it: work that was reserved on an older one still runs.
+    publications: Vec<PublicationId>,
+    config: ServiceConfig,
+}
+
+impl Composition {
+    /// Makes the parts. Nothing is published and nothing granted yet.
+    ///
+    /// # Errors
+    /// [`CliError::Node`] naming the part.
+    pub(super) fn new(foundation: Foundation<'_>) -> Result<Self, CliError> {
+        let Foundation { config, bus, clock, runtime } = foundation;
+        let EngineConfig::Embedded { manifest, .. } = &config.engine;
+        let publisher = Arc::new(TopicPublisher::new(bus, &manifest.name, Arc::clone(&clock)));
+        let provider = topics_provider(&manifest.name).map_err(|error| part("the provider for topics", &error))?;
+        let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::default())));
+        let installed = capabilities.providers().install(provider.clone(), None, Arc::clone(&publisher) as _);
+        installed.map_err(|error| part("the provider for topics", &error))?;
+
+        let dir = DataDir::new(&config.node.data_dir);
+        let shelf = Shelf::open(&dir.components()).map_err(|error| part("the folder of components", &error))?;
+        let cache = CompiledCache::open(&dir.compiled(), CompiledCacheOptions::default())
+            .map_err(|error| part("the folder of compiled components", &error))?;
+        let limits = node_limits(config);
+        let engine = engine(config, &limits)?;
+        let memory_bytes_max = engine.memory_bytes_max();
+        let backend = WasmBackend::with_options(WasmBackendOptions {
+            engine,
+            loaded_bytes_max: latent_node::limits::LOADED_COMPONENT_BYTES.default,
+            cache: Some(Arc::new(cache)),
+            source: Some(Arc::new(shelf.shelved())),
+        });
+        let backend = Arc::new(backend.map_err(|error| part("the WebAssembly engine", &error))?);
+        let catalog = Arc::new(remembering_catalog(HostFiles::below(&config.node.data_dir))?);
+        let manager = LocalActivationManager::new(ManagerOptions {
+            backend: Arc::clone(&backend) as _,
+            catalog: Arc::clone(&catalog),
+            capabilities: Arc::clone(&capabilities),
+            clock,
+            ids: Arc::new(Ids),
+            limits,
+            runtime,
+        })
+        .map_err(|error| part("the activation manager", &error))?;
+        let (shelf, published) = (Mutex::new(shelf), Mutex::default());
+        Ok(Self { manager, catalog, backend, capabilities, publisher, limits, memory_bytes_max, provider, shelf, published })
+    }
+
+    /// The epoch of the configuration in force; it grows with each [`Composition::publish`].
+    pub(super) fn epoch(&self) -> u64 {
+        self.capabilities.plan_epoch().0
+    }
+
+    /// Linear memory that one activation can be given at most.
+    pub(super) fn memory_bytes_max(&self) -> u64 {
+        self.memory_bytes_max
+    }
+
+    /// Services that are published now, and whose component is another one in `services`.
+    pub(super) fn other_components(&self, services: &[Admitted]) -> Vec<Difference> {
+        let published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = services.iter().filter_map(|admitted| {
+            let before = published.get(&admitted.service.name).filter(|before| before.digest != admitted.digest)?;
+            Some(Difference {
+                object: "service".to_owned(),
+                name: admitted.service.name.to_string(),
+                change: "component".to_owned(),
+                from: before.digest.to_string(),
+                to: admitted.digest.to_string(),
+            })
+        });
+        changed.collect()
+    }
+
+    /// Looks at the components of services. Compiles those that are new, so it may take a while; changes nothing that runs.
+    ///
+    /// # Errors
+    /// [`CliError::Node`] naming the first service whose component cannot be used.
+    pub(super) fn admit(&self, services: &[ServiceConfig]) -> Result<Vec<Admitted>, CliError> {
+        let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        services.iter().map(|service| self.admit_one(&mut shelf, service)).collect()
+    }
+
+    fn admit_one(&self, shelf: &mut Shelf, service: &ServiceConfig) -> Result<Admitted, CliError> {
+        let failed = |why: String| CliError::Node {
+            what: format!("service {} cannot be loaded from {}", service.name, service.component.display()),
+            why,
+            next: "build the component for this host, or correct `component` in the configuration".to_owned(),
+        };
+        let facts = shelf.take_in(&service.component, &self.backend).map_err(|error| failed(error.to_string()))?;
+        let digest = facts.digest().ok_or_else(|| failed("its digest is unreadable".to_owned()))?;
+        Ok(Admitted { service: service.clone(), facts, digest })
+    }
+
+    /// Publishes services and grants them what their configuration says, these and no others: what was published before and is not
+    /// among them keeps its catalog entry and loses its grants and its route. A service whose component and tenant are the same keeps
+    /// its publication.
+    ///
+    /// # Errors
+    /// [`CliError::Node`]. Before the first route moves, so that nothing has changed for callers.
+    pub(super) fn publish(&self, services: Vec<Admitted>) -> Result<Epoch, CliError> {
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = BTreeMap::new();
+        let mut fresh = Vec::new();
+        for Admitted { service, facts, digest } in services {
+            let before = published.get(&service.name);
+            let same = before.filter(|before| before.digest == digest && before.config.tenant == service.tenant);
+            let publications = match same {
+                Some(same) => same.publications.clone(),
+                None => {
+                    let id = self.add(&service, &facts, digest)?;
+                    fresh.push(id);
+                    before.into_iter().flat_map(|before| before.publications.iter().copied()).chain([id]).collect()
+                }
+            };
+            next.insert(service.name.clone(), Published { digest, publications, config: service });
+        }
+        let grants = next.values().flat_map(|service| self.event_bindings(service));
+        let refused = |error: &dyn std::fmt::Display| part("the grants of the services", error);
+        let compiled = self.capabilities.compile_events(grants).map_err(|error| refused(&error))?;
+        let epoch = self.capabilities.install_events(compiled).map_err(|error| refused(&error))?;
+        for publication in fresh {
+            // It was just added, and its routes were counted; what could refuse here are other administrators at the same moment.
+            self.catalog.point_default_routes(publication).map_err(|error| part("the routes of the services", &error))?;
+        }
+        for gone in published.iter().filter(|(name, _)| !next.contains_key(*name)).map(|(_, service)| service) {
+            let route = RouteKey { tenant: gone.config.tenant.clone(), service: gone.config.name.clone(), route: None };
+            // An error means that no route was ever pointed there.
+            let _ = self.catalog.revoke_route(&route);
+        }
+        *published = next;
+        Ok(epoch)
+    }
+
+    fn add(&self, service: &ServiceConfig, facts: &Facts, digest: ComponentDigest) -> Result<PublicationId, CliError> {
+        let tenants = BTreeSet::from([service.tenant.clone()]);
+        let content = NewPublication { service: service.name.clone(), tenants, contracts: facts.contracts(), digest };
+        let publication = self.catalog.add(content).map_err(|error| part(&format!("service {}", service.name), &error))?;
+        tracing::info!(service = %service.name, tenant = %service.tenant, %digest, %publication, "component published");
+        if let Some(Err(refused)) = self.catalog.publication(publication).map(|published| published.callable_by(&service.tenant)) {
+            tracing::warn!(service = %service.name, tenant = %service.tenant, %digest, "{refused}, whatever the configuration says; its events wait");
+        }
+        let publishes = facts.imports.contains(EVENT_PUBLISHER);
+        if publishes && !grants_topics(service) {
+            tracing::warn!(service = %service.name, "its component can publish and no topic is granted; each of its publications is refused");
+        }
+        Ok(publication)
+    }
+
+    /// What the configuration grants a service: the same for all publications that ever stood for it.
+    fn event_bindings(&self, service: &Published) -> Vec<EventBinding> {
+        let topics: BTreeSet<_> = granted_topics(&service.config).cloned().collect();
+        if topics.is_empty() {
+            return Vec::new();
+        }
+        let binding = |publication: &PublicationId| EventBinding {
+            publication: *publication,
+            tenant: service.config.tenant.clone(),
+            provider: self.provider.clone(),
+            topics: topics.clone(),
+        };
+        service.publications.iter().map(binding).collect()
+    }
+
+    /// Removes what no service names from disk. To be called once, before anything runs.
+    pub(super) fn tidy(&self, services: &[ServiceConfig]) {
+        let used = services.iter().map(|service| service.component.clone()).collect();
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner).tidy(&used);
+    }
+
+    /// Writes down what was learned of components.
+    pub(super) fn write_down(&self) {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner).write_down();
+    }
+}
+
+/// An empty catalog that remembers what was revoked on this data directory.
+fn remembering_catalog(host: HostFiles) -> Result<Catalog, CliError> {
+    let revocations = read_revocations(&host).map_err(|error| CliError::Node {
+        what: "what was revoked cannot be read, and a node that forgot it must not start".to_owned(),
+        why: error.to_string(),
+        next: "put the file back as it was, from a backup, and start the node again; docs/services.md says what else can be done"
+            .to_owned(),
+    })?;
+    Ok(Catalog::with_revocations(revocations, Box::new(RevocationFile(host))))
+}
+
+fn granted_topics(service: &ServiceConfig) -> impl Iterator<Item = &latent_core::LogicalTopic> {
+    service.grants.iter().filter(|grant| grant.capability.as_str() == EVENT_PUBLISHER).flat_map(|grant| &grant.topics)
+}
+
+fn grants_topics(service: &ServiceConfig) -> bool {
+    granted_topics(service).next().is_some()
+}
+
+/// Activation ids and traces from the system's random source.
+struct Ids;
+
+impl latent_node::IdSource for Ids {
+    fn next_id(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        if getrandom::fill(&mut bytes).is_err() {
+            // No random source: still unique on this machine, by time and a counter.
+            bytes = *uuid::Uuid::now_v7().as_bytes();
+        }
+        bytes
+    }
+}
+
+fn topics_provider(namespace: &str) -> Result<ProviderRef, CoreError> {
+    Ok(ProviderRef {
+        logical_id: ProviderId::parse(TOPICS_PROVIDER)?,
+        capability: ContractName::parse(EVENT_PUBLISHER)?,
+        profile: PROFILE.into(),
+        epoch: Epoch(1),
+        digest: length_delimited_sha256(&[PROFILE.as_bytes(), namespace.as_bytes()]),
+    })
+}
+
+fn node_limits(config: &Config) -> NodeLimits {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let limits = NodeLimits::for_cores(cores);
+    match config.node.cells.and_then(|cells| u32::try_from(cells).ok()) {
+        Some(cells) => NodeLimits { cells, admission_slots: limits.admission_slots.max(cells.saturating_mul(4)), ..limits },
+        None => limits,
+    }
+}
+
+/// An engine whose cells hold the largest memory budget of the configuration or of a call, and no more.
+fn engine(config: &Config, limits: &NodeLimits) -> Result<WasmEngine, CliError> {
+    let budgets = config.triggers.iter().map(|trigger| trigger.budget.memory_bytes).chain([Budget::default().memory_bytes]);
+    let memory_bytes_max = budgets.max().unwrap_or_else(|| EngineOptions::default().memory_bytes_max);
+    let options = EngineOptions { cells: limits.cells.into(), memory_bytes_max };
+    WasmEngine::new(options).map_err(|error| part("the WebAssembly engine", &error))
+}
+
+pub(super) fn part(what: &str, why: &dyn std::fmt::Display) -> CliError {
+    CliError::Node {
+        what: format!("{what} cannot be started"),
+        why: why.to_string(),
+        next: "mend the reason and start the node again".to_owned(),
+    }
+}

@@ -1,0 +1,250 @@
+//! The components of a node, kept by digest below its data directory, and what is known of them without loading them.
+//!
+//! ```text
+//! data_dir/components/<digest>.wasm    each component that the configuration names or named since the start
+//! data_dir/components/known.json       which file held which component when it was last looked at, and what that exports
+//! ```
+//! A file of the configuration may be rebuilt while the node runs: what was published stays what it was, because it is read from here.
+//! A file that has not changed since it was last looked at (device, inode, size, times) is not read again, so a start with many
+//! components reads none of them. What is known is a shortcut and no authority: a component is believed by its digest when it is read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use latent_core::{ComponentDigest, ContractName, FunctionName};
+use latent_node::{ComponentSource, Contracts, LoadError, WasmBackend};
+use latent_wasmtime::limits::COMPONENT_BYTES;
+use serde::{Deserialize, Serialize};
+
+const KNOWN: &str = "known.json";
+/// Grows when what is known of a component changes its form or meaning.
+const FORM: u32 = 1;
+
+/// What is known of a component.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Facts {
+    /// Its digest.
+    digest: String,
+    /// True when it can be woken by events.
+    pub(super) exports_handler: bool,
+    /// What it offers to callers.
+    contracts: BTreeMap<String, BTreeSet<String>>,
+    /// What it imports.
+    pub(super) imports: BTreeSet<String>,
+}
+
+impl Facts {
+    fn of(component: &latent_wasmtime::PreparedComponent) -> Self {
+        let contracts = component.contracts().into_iter();
+        let names = |functions: BTreeSet<FunctionName>| functions.iter().map(|function| function.as_str().to_owned()).collect();
+        Self {
+            digest: component.digest().to_string(),
+            exports_handler: component.exports_handler(),
+            contracts: contracts.map(|(contract, functions)| (contract.as_str().to_owned(), names(functions))).collect(),
+            imports: component.imports().map(str::to_owned).collect(),
+        }
+    }
+
+    /// The component's digest; `None` for facts that say nonsense.
+    pub(super) fn digest(&self) -> Option<ComponentDigest> {
+        ComponentDigest::parse(&self.digest).ok()
+    }
+
+    /// What it offers to callers; names that are none are left out.
+    pub(super) fn contracts(&self) -> Contracts {
+        let functions = |names: &BTreeSet<String>| names.iter().filter_map(|name| FunctionName::parse(name).ok()).collect();
+        let contracts = self.contracts.iter();
+        contracts.filter_map(|(name, names)| Some((ContractName::parse(name).ok()?, functions(names)))).collect()
+    }
+}
+
+/// A file as the system describes it. When all of it is the same, so is the content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    form: u32,
+    /// The program that looked: another one may offer other imports.
+    program: String,
+    files: BTreeMap<PathBuf, (Stamp, Facts)>,
+}
+
+impl Known {
+    fn empty() -> Self {
+        Self { form: FORM, program: env!("CARGO_PKG_VERSION").to_owned(), files: BTreeMap::new() }
+    }
+}
+
+/// Why a component could not be taken in.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ShelfError {
+    /// Its file cannot be read.
+    #[error("{0}")]
+    Unreadable(io::Error),
+    /// It is not one that this node can run.
+    #[error(transparent)]
+    Unusable(#[from] LoadError),
+    /// It could not be kept.
+    #[error("it could not be kept in {}: {source}", dir.display())]
+    NotKept {
+        /// The shelf's directory.
+        dir: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+}
+
+/// See the module. One thread changes it at a time.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    shelved: Shelved,
+    known: Known,
+}
+
+/// The components that are kept, for whoever has to load one.
+#[derive(Debug, Clone)]
+pub(super) struct Shelved {
+    dir: PathBuf,
+}
+
+impl Shelf {
+    /// Opens the shelf, or makes it. What is known is forgotten if it cannot be read.
+    ///
+    /// # Errors
+    /// The system's, when the directory cannot be made.
+    pub(super) fn open(dir: &Path) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let empty = Known::empty();
+        let read = fs::read(dir.join(KNOWN)).ok().and_then(|text| serde_json::from_slice::<Known>(&text).ok());
+        let known = read.filter(|known| known.form == empty.form && known.program == empty.program).unwrap_or(empty);
+        Ok(Self { shelved: Shelved { dir: dir.to_owned() }, known })
+    }
+
+    /// The components that are kept.
+    pub(super) fn shelved(&self) -> Shelved {
+        self.shelved.clone()
+    }
+
+    /// Takes the component of a file in, unless it is here already, and says what is known of it. Compiles one that is new, so it may
+    /// take a while.
+    ///
+    /// # Errors
+    /// [`ShelfError`].
+    pub(super) fn take_in(&mut self, file: &Path, backend: &WasmBackend) -> Result<Facts, ShelfError> {
+        let mut opened = File::open(file).map_err(ShelfError::Unreadable)?;
+        let metadata = opened.metadata().map_err(ShelfError::Unreadable)?;
+        if !metadata.is_file() {
+            return Err(ShelfError::Unreadable(io::Error::other("it is not a file")));
+        }
+        let stamp = Stamp::of(&metadata);
+        if let Some((_, facts)) = self.known.files.get(file).filter(|(known, _)| *known == stamp)
+            && facts.digest().is_some_and(|digest| self.shelved.has(digest))
+        {
+            return Ok(facts.clone());
+        }
+        let component = read_bounded(&mut opened).map_err(ShelfError::Unreadable)?;
+        let prepared = backend.load(&component)?;
+        self.shelved.keep(prepared.digest(), &component).map_err(|source| ShelfError::NotKept { dir: self.shelved.dir.clone(), source })?;
+        let facts = Facts::of(&prepared);
+        self.known.files.insert(file.to_owned(), (stamp, facts.clone()));
+        Ok(facts)
+    }
+
+    /// Writes down what is known of the files that are used, and removes every component that none of them holds. To be called when
+    /// nothing else can be running. A failure costs time at the next start, or room on the disk, and nothing else.
+    pub(super) fn tidy(&mut self, used: &BTreeSet<PathBuf>) {
+        self.known.files.retain(|file, _| used.contains(file));
+        let digests = self.known.files.values().filter_map(|(_, facts)| facts.digest());
+        let kept: BTreeSet<_> = digests.map(|digest| self.shelved.file(digest)).collect();
+        let entries = fs::read_dir(&self.shelved.dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        for stale in entries.filter(|path| !kept.contains(path) && !path.ends_with(KNOWN)) {
+            if let Err(error) = fs::remove_file(&stale) {
+                tracing::warn!(file = %stale.display(), %error, "a component that nothing names any more could not be removed");
+            }
+        }
+        self.write_down();
+    }
+
+    /// Writes down what is known.
+    pub(super) fn write_down(&self) {
+        let written = serde_json::to_vec(&self.known).map_err(io::Error::other);
+        let written = written.and_then(|text| replace(&self.shelved.dir, KNOWN, &text));
+        if let Err(error) = written {
+            tracing::warn!(%error, "what is known of the components could not be written down; the next start reads them again");
+        }
+    }
+}
+
+impl Shelved {
+    fn file(&self, digest: ComponentDigest) -> PathBuf {
+        self.dir.join(file_name(digest))
+    }
+
+    fn has(&self, digest: ComponentDigest) -> bool {
+        self.file(digest).is_file()
+    }
+
+    fn keep(&self, digest: ComponentDigest, component: &[u8]) -> io::Result<()> {
+        if self.has(digest) {
+            return Ok(());
+        }
+        replace(&self.dir, &file_name(digest), component)
+    }
+}
+
+impl ComponentSource for Shelved {
+    fn read(&self, digest: ComponentDigest) -> Result<Vec<u8>, String> {
+        let file = self.file(digest);
+        File::open(&file)
+            .and_then(|mut opened| read_bounded(&mut opened))
+            .map_err(|error| format!("{}: {error}; start the node again, which reads it from the configuration's file", file.display()))
+    }
+}
+
+fn file_name(digest: ComponentDigest) -> String {
+    format!("{}.wasm", digest.to_string().trim_start_matches("sha256:"))
+}
+
+/// One byte more than allowed is enough to be refused later, with the limit's name.
+fn read_bounded(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(COMPONENT_BYTES.max + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whoever reads the file sees the old content or the new one, also after a crash.
+fn replace(dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let temporary = dir.join(format!("{name}.new"));
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&temporary, dir.join(name))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Plain functions: called with values, woken by no event.
+
+wit_bindgen::generate!({ world: "plain", path: "wit" });
+
+use exports::demo::plain::shapes::{Colour, Guest as Shapes, Point, Rights, Shape};
+use exports::demo::plain::work::Guest as Work;
+
+struct Component;
+
+impl Shapes for Component {
+    fn boolean(value: bool) -> bool {
+        value
+    }
+
+    fn narrow(a: u8, b: u16, c: u32, d: i8, e: i16, f: i32) -> (u8, u16, u32, i8, i16, i32) {
+        (a, b, c, d, e, f)
+    }
+
+    fn wide(a: u64, b: i64) -> (u64, i64) {
+        (a, b)
+    }
+
+    fn floats(a: f32, b: f64) -> (f32, f64) {
+        (a, b)
+    }
+
+    fn text(a: char, b: String) -> (char, String) {
+        (a, b)
+    }
+
+    fn bytes(value: Vec<u8>) -> Vec<u8> {
+        value
+    }
+
+    fn points(value: Vec<Point>) -> Vec<Point> {
+        value
+    }
+
+    fn shape_of(value: Shape) -> Shape {
+        value
+    }
+
+    fn colour_of(value: Colour) -> Colour {
+        value
+    }
+
+    fn rights_of(value: Rights) -> Rights {
+        value
+    }
+
+    fn maybe(value: Option<Option<String>>) -> Option<Option<String>> {
+        value
+    }
+
+    fn nested(value: Result<u32, String>) -> (Result<u32, String>,) {
+        (value,)
+    }
+}
+
+impl Work for Component {
+    fn divide(a: i32, b: i32) -> Result<i32, String> {
+        a.checked_div(b).ok_or_else(|| format!("{a} / {b}"))
+    }
+
+    fn nothing() {}
+
+    fn refuse() -> Result<(), ()> {
+        Err(())
+    }
+
+    fn strings(times: u32, bytes: u32) -> Vec<String> {
+        (0..times).map(|_| "s".repeat(bytes as usize)).collect()
+    }
+
+    fn numbers(count: u32) -> Vec<u8> {
+        vec![7; count as usize]
+    }
+
+    fn spin() {
+        let mut n = 0_u64;
+        loop {
+            n = std::hint::black_box(n.wrapping_add(1));
+        }
+    }
+
+    fn fail(why: String) {
+        panic!("{why}");
+    }
+
+    fn announce(topic: String) -> Result<u64, String> {
+        let event = latent_sdk::publish(topic).text("from plain").idempotency_key("only");
+        event.send().map(|receipt| receipt.sequence).map_err(|error| error.to_string())
+    }
+
+    fn derived() -> Result<String, String> {
+        latent_sdk::context::derive().map_err(|error| error.to_string())
+    }
+}
+
+export!(Component);
