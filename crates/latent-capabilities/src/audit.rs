@@ -26,7 +26,7 @@ pub enum Operation {
 
 impl Operation {
     /// The name used in audit.
-    pub const fn kind(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Publish => "publish",
         }

@@ -75,6 +75,10 @@ struct Charge {
     bytes: u64,
 }
 
+/// Size of a charge, for the sum that says what a call takes.
+#[cfg(test)]
+pub(crate) const CHARGE_BYTES: usize = size_of::<Charge>();
+
 impl Drop for Charge {
     fn drop(&mut self) {
         self.account.held.fetch_sub(self.bytes, Ordering::Relaxed);

@@ -90,20 +90,31 @@ pub const ALL: &[Limit] = &[
 pub const fn completion_call_bytes_of(stream_bytes: u64) -> u64 {
     /// `:` and the longest sequence.
     const SEQUENCE_TEXT_BYTES: u64 = 21;
-    /// The outcome, the guest's record of it on the host and, lowered, in the guest, the owner and its place in the store's list:
-    /// each below 128 bytes.
-    const RECORDS_BYTES: u64 = 5 * 128;
     let event_id_bytes = stream_bytes + SEQUENCE_TEXT_BYTES;
     // A text that is written piece by piece may have grown to twice its length.
     let on_host = stream_bytes + 2 * event_id_bytes;
     let in_guest = stream_bytes + event_id_bytes;
-    RECORDS_BYTES + on_host + in_guest
+    RECORDS * RECORD_BYTES + on_host + in_guest
 }
+
+/// What `completion_call_bytes_of` takes a record to be at most.
+const RECORD_BYTES: u64 = 128;
+/// The outcome, the guest's record of it on the host and, lowered, in the guest, the charge and its owner's place in the store's list.
+const RECORDS: u64 = 5;
 
 const _: () = assert!(completion_call_bytes_of(RECEIPT_STREAM_BYTES.max) <= COMPLETION_CALL_BYTES.default);
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_records_that_an_answer_is_held_in_are_no_larger_than_what_is_charged_for_them() {
+        assert!(size_of::<latent_core::PublicationOutcome>() as u64 <= super::RECORD_BYTES);
+        // With the two counts that stand before what is shared.
+        assert!((crate::completion::CHARGE_BYTES + 2 * size_of::<usize>()) as u64 <= super::RECORD_BYTES);
+        // A list that grows may have twice the room.
+        assert!(2 * size_of::<crate::CompletionOwner>() as u64 <= super::RECORD_BYTES);
+    }
+
     #[test]
     fn every_default_lies_in_its_range() {
         for limit in super::ALL {

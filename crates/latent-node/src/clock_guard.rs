@@ -81,7 +81,8 @@ pub enum HoldCause {
     Unknown,
 }
 
-/// Milliseconds of wall time less steady time. 128 bits: no difference of two times overflows.
+/// Microseconds of wall time less steady time: a clock that is looked at often is followed as far as one that is not. 128 bits: no
+/// difference of two times overflows.
 type Offset = i128;
 
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +120,7 @@ impl ClockGuard {
             Some((_, steady)) => {
                 // What passed since counts as observed, so that a clock may have drifted meanwhile.
                 self.last.steady = steady;
-                let at = |unix: UnixMillis| Offset::from(unix.0) - millis(steady);
+                let at = |unix: UnixMillis| offset_at(unix, steady);
                 Believed { low: at(record.believed_from), high: record.believed_to.map(at) }
             }
             None => Believed::after_a_boot(&record, now.steady),
@@ -130,17 +131,17 @@ impl ClockGuard {
 
     /// Judges the clock now. What depends on it is held while this is `Some`.
     pub fn observe(&mut self, now: Observation) -> Option<Hold> {
-        let passed = millis(now.steady).saturating_sub(millis(self.last.steady)).max(0);
+        let passed = now.steady.as_micros().saturating_sub(self.last.steady.as_micros());
         self.last = now;
         let Some(believed) = self.believed else { return self.hold };
         let (held_before, offset) = (self.hold, offset_of(now));
-        let followed = if held_before.is_none() { believed.drifted(offset, passed) } else { believed };
+        let followed = if held_before.is_none() { believed.drifted(offset, passed.into()) } else { believed };
         // A clock that is believed again is believed exactly from here on; one that is not is compared with what was believed.
         (self.believed, self.hold) = if followed.deviation(offset).is_none() {
             (Some(followed.exactly(offset)), None)
         } else {
             let since = held_before.map_or_else(|| unix_of(believed.low, now.steady), |hold| hold.since);
-            let cause = HoldCause::Jump { millis: clamped(offset - believed.low) };
+            let cause = HoldCause::Jump { millis: clamped((offset - believed.low) / MICROS_A_MILLI) };
             (Some(believed), Some(Hold { since, cause }))
         };
         if self.hold.is_some() != held_before.is_some() {
@@ -160,14 +161,9 @@ impl ClockGuard {
         self.hold
     }
 
-    /// The last observation.
-    pub const fn last(&self) -> Observation {
-        self.last
-    }
-
     /// True when the record should be kept now: after a change, and every [`limits::CLOCK_RECORD_SECONDS`].
     pub fn is_record_due(&self) -> bool {
-        let due = |at: MonoTime| millis(self.last.steady) - millis(at) >= i128::from(limits::CLOCK_RECORD_SECONDS.default) * 1_000;
+        let due = |at: MonoTime| self.last.steady.since(at).as_secs() >= limits::CLOCK_RECORD_SECONDS.default;
         self.recorded_at.is_none_or(due)
     }
 
@@ -193,16 +189,16 @@ impl ClockGuard {
 impl Believed {
     /// Time passed that nobody counted: the right time is what was believed, or later.
     fn after_a_boot(record: &ClockRecord, steady: MonoTime) -> Self {
-        let at = |unix: UnixMillis| Offset::from(unix.0) - millis(steady);
+        let at = |unix: UnixMillis| offset_at(unix, steady);
         let ahead = |to: UnixMillis| record.held_since.is_some() && at(record.seen) - at(to) > tolerance();
         let was_ahead = record.believed_to.is_some_and(ahead);
         Self { low: at(record.believed_from), high: was_ahead.then(|| at(record.seen) - 2 * tolerance() - 1) }
     }
 
     /// Follows a clock that is steered, as far as that can have brought it in the time that passed.
-    fn drifted(self, offset: Offset, passed_millis: Offset) -> Self {
+    fn drifted(self, offset: Offset, passed_micros: Offset) -> Self {
         let Some(high) = self.high.filter(|high| *high == self.low) else { return self };
-        let reach = passed_millis * Offset::from(limits::CLOCK_DRIFT_PPM.default) / 1_000_000;
+        let reach = passed_micros * Offset::from(limits::CLOCK_DRIFT_PPM.default) / 1_000_000;
         let followed = high + (offset - high).clamp(-reach, reach);
         Self { low: followed, high: Some(followed) }
     }
@@ -220,19 +216,22 @@ impl Believed {
 }
 
 fn tolerance() -> Offset {
-    Offset::from(limits::CLOCK_JUMP_MILLIS.default)
+    Offset::from(limits::CLOCK_JUMP_MILLIS.default) * MICROS_A_MILLI
 }
 
-fn millis(steady: MonoTime) -> Offset {
-    Offset::from(steady.as_micros() / 1_000)
-}
+const MICROS_A_MILLI: Offset = 1_000;
 
 fn offset_of(now: Observation) -> Offset {
-    Offset::from(now.unix.0) - millis(now.steady)
+    offset_at(now.unix, now.steady)
+}
+
+fn offset_at(unix: UnixMillis, steady: MonoTime) -> Offset {
+    Offset::from(unix.0) * MICROS_A_MILLI - Offset::from(steady.as_micros())
 }
 
 fn unix_of(offset: Offset, steady: MonoTime) -> UnixMillis {
-    UnixMillis(u64::try_from((offset + millis(steady)).max(0)).unwrap_or(u64::MAX))
+    let millis = (offset + Offset::from(steady.as_micros())) / MICROS_A_MILLI;
+    UnixMillis(u64::try_from(millis.max(0)).unwrap_or(u64::MAX))
 }
 
 fn clamped(millis: Offset) -> i64 {

@@ -16,7 +16,7 @@ use crate::bindings::FunctionPre;
 use crate::bindings::exports::latent::events::handler::{DeliveredEvent, HandlerError};
 use crate::contracts::{self, ExportedFunction, Exports};
 use crate::store::StoreData;
-use crate::{HANDLER_CONTRACT, ImportRefusal, WasmError, limits};
+use crate::{HANDLER_CONTRACT, ImportRefusal, WasmError, limits, outline};
 
 const MAGIC: &[u8] = b"\0asm";
 /// Version and layer of a core module, as they follow the magic.
@@ -143,6 +143,7 @@ impl fmt::Debug for PreparedComponent {
 /// Turns bytes into code. CPU heavy.
 pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component, WasmError> {
     check_header(bytes)?;
+    outline::check(bytes)?;
     Component::from_binary(engine, bytes).map_err(|error| WasmError::Invalid { detail: bounded(&error) })
 }
 

@@ -18,9 +18,13 @@ mod component;
 mod contracts;
 mod engine;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz_bodies;
 mod host;
 pub mod limits;
 mod outcome;
+mod outline;
 mod store;
 mod ticker;
 pub mod values;

@@ -17,6 +17,19 @@ pub const CELL_MEMORY_BYTES: Limit = Limit {
 /// A component's file.
 pub const COMPONENT_BYTES: Limit =
     Limit { name: "component_bytes", unit: "bytes", default: 67_108_864, min: 8, max: 67_108_864, bounds: "one component's file" };
+/// Components inside each other in one component, with the modules in them.
+pub const COMPONENT_DEPTH: Limit =
+    Limit { name: "component_depth", unit: "count", default: 32, min: 1, max: 32, bounds: "components inside each other in one component" };
+/// What is declared in one component, written out: what lies in a component that is instantiated twice counts twice. Checked before the
+/// compiler writes it out.
+pub const COMPONENT_ITEMS: Limit = Limit {
+    name: "component_items",
+    unit: "count",
+    default: 262_144,
+    min: 1,
+    max: 262_144,
+    bounds: "types, imports, aliases, functions, instances, their arguments and exports of one component, written out",
+};
 /// Compiled components on disk. What is beyond is removed, longest unused first; one component above it is not kept.
 pub const COMPILED_CACHE_BYTES: Limit = Limit {
     name: "compiled_cache_bytes",
@@ -185,6 +198,8 @@ pub const ALL: &[Limit] = &[
     CELLS,
     CELL_MEMORY_BYTES,
     COMPONENT_BYTES,
+    COMPONENT_DEPTH,
+    COMPONENT_ITEMS,
     COMPILED_CACHE_BYTES,
     CORE_INSTANCES,
     MEMORIES,

@@ -441,7 +441,9 @@ impl Known {
         };
         let every: BTreeSet<_> = self.published.iter().map(|summary| summary.digest).chain(self.revoked.iter().copied()).collect();
         let meant: BTreeSet<_> = every.iter().copied().filter(|digest| wanted.selects(None, *digest)).collect();
-        let texts = |digests: &BTreeSet<ComponentDigest>| digests.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = |digests: &BTreeSet<ComponentDigest>| {
+            digests.iter().map(|digest| short_digest(&digest.to_string()).to_owned()).collect::<Vec<_>>()
+        };
         match (meant.len(), wanted) {
             (1, _) => Ok(meant),
             // Named as a whole, a component can be revoked before it is published.

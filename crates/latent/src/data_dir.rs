@@ -10,6 +10,7 @@ use latent_core::LimitError;
 use crate::limits;
 
 const CONTROL_SOCKET: &str = "control.sock";
+const AUDIT: &str = "audit";
 
 /// A node's data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +42,11 @@ impl DataDir {
     /// The socket of a running node.
     pub(crate) fn control_socket(&self) -> PathBuf {
         self.root.join(CONTROL_SOCKET)
+    }
+
+    /// The directory of the audit files.
+    pub(crate) fn audit(&self) -> PathBuf {
+        self.root.join(AUDIT)
     }
 
     /// Checks that the socket's path fits a socket address.

@@ -62,3 +62,48 @@ impl Maintainer {
         self.watch.close();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use latent_bridge::{BridgeManifest, EmbeddedBroker};
+    use latent_core::{Attributes, Clock as _, MediaType, NewRecord, Offset, Partition, SystemClock, UnixMillis};
+    use latent_testkit::ManualClock;
+
+    use super::*;
+    use crate::host::HostFiles;
+
+    const MANIFEST: &str = "manifest_version: 1\nname: d\ntopics: [{ name: t, partitions: 1, retention: { hot_hours: 1 } }]\n";
+
+    #[test]
+    fn nothing_expires_by_a_clock_that_jumped_before_somebody_says_that_it_is_right() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = Arc::new(EmbeddedBroker::provision(temp.path(), &BridgeManifest::from_yaml(MANIFEST).unwrap()).unwrap());
+        let record = NewRecord::new(None, "", MediaType::json(), Attributes::default(), "{}".into()).unwrap();
+        log.submit_record("t", record).wait().unwrap();
+        let now = SystemClock::start().unix();
+        let clock = Arc::new(ManualClock::starting_at(now));
+        let watch = Arc::new(ClockWatch::open(HostFiles::below(temp.path()), Arc::clone(&clock) as _).unwrap());
+        let maintainer = Maintainer::new(Arc::clone(&log) as _, Arc::clone(&watch));
+        assert_eq!(maintainer.run().unwrap().expired_records, 0);
+        clock.jump_to(UnixMillis(now.0 + 48 * 3_600_000));
+        for _ in 0..2 {
+            assert_eq!(maintainer.run().unwrap_err().kind(), "clock-held");
+        }
+        assert_eq!(log.bounds("t", Partition(0)).unwrap().0, Offset(0));
+        watch.confirm().unwrap();
+        assert_eq!(maintainer.run().unwrap().expired_records, 1);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_to_where_it_was_lets_maintenance_go_on_by_itself() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = Arc::new(EmbeddedBroker::provision(temp.path(), &BridgeManifest::from_yaml(MANIFEST).unwrap()).unwrap());
+        let clock = Arc::new(ManualClock::starting_at(UnixMillis(1_800_000_000_000)));
+        let watch = Arc::new(ClockWatch::open(HostFiles::below(temp.path()), Arc::clone(&clock) as _).unwrap());
+        let maintainer = Maintainer::new(log, watch);
+        for (unix, held) in [(1_800_000_000_000, false), (1_700_000_000_000, true), (1_800_000_000_000, false)] {
+            clock.jump_to(UnixMillis(unix));
+            assert_eq!(maintainer.run().is_err(), held, "{unix}");
+        }
+    }
+}

@@ -1,9 +1,10 @@
 //! Assembles a node from a configuration and runs it until it is told to stop.
 //!
-//! `shelf` keeps components, `composition` makes the host of functions, `calls` runs one of them for a person, `assembly` adds the triggers, `reports` says what they do, `reload` takes the configuration in again, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
+//! `shelf` keeps components, `composition` makes the host of functions, `calls` runs one of them for a person, `accounting` adds up its memory, `assembly` adds the triggers, `reports` says what they do, `reload` takes the configuration in again, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
 //! of stopping: nothing new is begun, what runs may end within the drain limit, what does not is stopped and stays unsettled, then the
 //! socket closes and the log is released.
 
+mod accounting;
 mod assembly;
 mod calls;
 mod composition;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use latent_bridge::{BusError, EmbeddedBroker};
+use latent_node::{AuditClose, AuditFile};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -29,6 +31,7 @@ use crate::error::CliError;
 use crate::limits;
 use crate::logging;
 use crate::output::Output;
+pub(crate) use accounting::AccountingBound;
 use assembly::Assembly;
 pub(crate) use calls::invoke_stopped;
 pub(crate) use reports::stopped_status;
@@ -65,6 +68,11 @@ pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
         ControlServer::new(socket).map_err(|error| failed("the control socket cannot be served", &error, "free file descriptors"))?
     };
     output.text(&format!("latent {} is running; its data is in {}", assembly.name(), dir.log().display()))?;
+    let accounting = assembly.reports.accounting();
+    output.text(&format!("memory is accounted to at most {} MiB; `docs/limits.md` says of what", accounting.bytes.div_ceil(1 << 20)))?;
+    for part in &accounting.parts {
+        tracing::debug!(part = part.name, bytes = part.bytes, "accounting bound");
+    }
     output.flush()?;
     runtime.block_on(serve(assembly, socket, signals, drain));
     // What may still block on the log's threads must not keep the process.
@@ -91,7 +99,7 @@ fn open_log(config: &Config, dir: &DataDir, holder: &str) -> Result<EmbeddedBrok
 
 /// Delivers and answers until a signal comes, then ends everything in order.
 async fn serve(assembly: Assembly, socket: ControlServer, mut signals: Signals, drain: Duration) {
-    let Assembly { driver, manager, reports, maintenance: (schedule, maintainer, clock) } = assembly;
+    let Assembly { driver, manager, audit, reports, maintenance: (schedule, maintainer, clock) } = assembly;
     let (stop, stopped) = watch::channel(false);
     let (close, closed) = watch::channel(false);
     let maintaining = tokio::spawn(maintenance::maintain_until(stopped.clone(), maintainer, clock, schedule));
@@ -108,6 +116,7 @@ async fn serve(assembly: Assembly, socket: ControlServer, mut signals: Signals, 
     }
     manager.shutdown().await;
     let _ = delivering.await;
+    close_audit(audit).await;
     // It is made for ending anywhere, as a crash does; a node that stops does not wait long for it.
     if tokio::time::timeout(CLOSE_WAIT, maintaining).await.is_err() {
         tracing::warn!("a maintenance did not end in time; the next start finishes it");
@@ -118,6 +127,14 @@ async fn serve(assembly: Assembly, socket: ControlServer, mut signals: Signals, 
         tracing::warn!("clients on the control socket did not read their answers; they are cut off");
     }
     tracing::info!("stopped");
+}
+
+/// Nothing runs any more, so every record there will be is queued.
+async fn close_audit(audit: Arc<AuditFile>) {
+    let within = Duration::from_millis(latent_node::limits::AUDIT_CLOSE_MILLIS.default);
+    if let Ok(AuditClose::Unfinished { queued }) = tokio::task::spawn_blocking(move || audit.close(within)).await {
+        tracing::warn!(queued, "the disk did not take the last audit records in time; they may be missing from their file");
+    }
 }
 
 struct Signals {

@@ -44,7 +44,7 @@ pub(super) fn of(record: &AuditRecord) -> Vec<u8> {
         ended_at_unix_millis: record.ended_at.0,
         activation: record.activation.to_string(),
         tenant: record.tenant.as_str(),
-        operation: record.operation.kind(),
+        operation: record.operation.name(),
         provider: Provider {
             id: provider.logical_id.as_str(),
             capability: provider.capability.as_str(),
@@ -71,7 +71,7 @@ pub(super) fn trace(record: &AuditRecord) {
         target: "audit",
         activation = %record.activation,
         tenant = %record.tenant,
-        operation = record.operation.kind(),
+        operation = record.operation.name(),
         provider = %record.provider.logical_id,
         epoch = record.provider.epoch.0,
         request = %record.request,

@@ -15,7 +15,7 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use latent_capabilities::{AuditRecord, AuditSink, AuditSlot};
 use latent_core::LimitError;
@@ -167,17 +167,10 @@ impl AuditFile {
 
     /// Takes no more records, and waits at most `within` until what is queued is written and synced. Blocks the calling thread.
     pub fn close(&self, within: Duration) -> AuditClose {
-        let give_up = Instant::now() + within;
         self.shared.begin_close();
-        let mut state = self.shared.lock();
-        while !state.ended {
-            let left = give_up.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return AuditClose::Unfinished { queued: state.queue.len() };
-            }
-            state = self.shared.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        AuditClose::Ended
+        let waited = self.shared.ended.wait_timeout_while(self.shared.lock(), within, |state| !state.ended);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.ended { AuditClose::Ended } else { AuditClose::Unfinished { queued: state.queue.len() } }
     }
 }
 

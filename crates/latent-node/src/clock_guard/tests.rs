@@ -100,6 +100,19 @@ fn a_clock_that_is_steered_is_followed_and_one_that_runs_away_is_not() {
 }
 
 #[test]
+fn a_clock_that_is_looked_at_often_is_followed_as_well() {
+    let mut machine = Machine::new();
+    let mut guard = machine.first();
+    // 800 ppm for a week, two looks a second.
+    for _ in 0..7 * 24 * 720 {
+        for _ in 0..10 {
+            assert_eq!(guard.observe(machine.passes(500)), None);
+        }
+        machine.jumps(4);
+    }
+}
+
+#[test]
 fn small_steps_in_a_short_time_add_up_and_in_a_long_time_do_not() {
     let held_after = |pause: i64| {
         let mut machine = Machine::new();

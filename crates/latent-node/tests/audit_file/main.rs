@@ -101,7 +101,7 @@ fn files_rotate_by_size_and_the_oldest_is_removed() {
     let found = names(directory.path());
     let (files, others): (Vec<_>, Vec<_>) = found.iter().partition(|name| name.ends_with(".jsonl"));
     assert_eq!((files.len() as u64, others.len()), (limits::AUDIT_FILES.min, 1));
-    assert!(*files[0] > "audit-0000000001.jsonl".to_owned(), "{files:?}");
+    assert!(files[0].as_str() > "audit-0000000001.jsonl", "{files:?}");
     for name in files {
         let bytes = std::fs::metadata(directory.path().join(name)).unwrap().len();
         assert!(bytes > 0 && bytes <= limits::AUDIT_FILE_BYTES.min, "{name} has {bytes}");

@@ -112,6 +112,18 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_receipt_and_its_lowered_copy_fit_what_is_charged_for_them() {
+        use latent_capabilities::limits::{COMPLETION_CALL_BYTES, RECEIPT_STREAM_BYTES};
+        let stream = "s".repeat(RECEIPT_STREAM_BYTES.max_usize());
+        let receipt = Receipt { stream, sequence: u64::MAX, duplicate: true, accepted_at: UnixMillis(u64::MAX) };
+        let told = answer(PublicationOutcome::Receipt(receipt)).unwrap();
+        let on_host = size_of::<PublishReceipt>() + told.event_id.capacity() + told.stream_name.capacity();
+        let in_guest = size_of::<PublishReceipt>() + told.event_id.len() + told.stream_name.len();
+        let held = size_of::<PublicationOutcome>() + on_host + in_guest;
+        assert!(size_of::<PublishReceipt>() <= 128 && held <= COMPLETION_CALL_BYTES.default_usize(), "{held}");
+    }
+
+    #[test]
     fn a_receipt_keeps_every_field() {
         let receipt = Receipt { stream: "out".to_owned(), sequence: 7, duplicate: true, accepted_at: UnixMillis(5) };
         let told = answer(PublicationOutcome::Receipt(receipt)).unwrap();

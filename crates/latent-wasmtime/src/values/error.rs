@@ -5,7 +5,6 @@ use std::fmt;
 use latent_core::Limit;
 
 use super::path::{Path, Step, shown};
-use super::shape::TypeRefusal;
 
 /// Why a document was not read, or not written. Holds no more of its content than one bounded name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -101,9 +100,6 @@ pub enum ValuesProblem {
         /// The type in words.
         expected: &'static str,
     },
-    /// The types themselves cannot be given as JSON; a prepared function never has such.
-    #[error(transparent)]
-    Type(#[from] Box<TypeRefusal>),
 }
 
 /// What stands where something else was expected: its kind, never its content.
@@ -175,11 +171,5 @@ impl ValuesError {
     pub(super) fn naming_parameter<'a>(mut self, name: impl FnOnce(usize) -> Option<&'a str>) -> Self {
         self.path.name_parameter(name);
         self
-    }
-}
-
-impl From<TypeRefusal> for ValuesError {
-    fn from(refusal: TypeRefusal) -> Self {
-        ValuesProblem::Type(Box::new(refusal)).here()
     }
 }

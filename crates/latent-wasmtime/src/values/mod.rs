@@ -25,15 +25,16 @@ mod decode;
 mod document;
 mod encode;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz_bodies;
 mod number;
 mod path;
 mod shape;
 #[cfg(test)]
 mod tests;
 
-use bytes::Bytes;
 use latent_core::LimitError;
-use wasmtime::component::{Type, Val};
+use wasmtime::component::Val;
 
 pub use error::{Found, ValuesError, ValuesProblem};
 pub use path::Path;
@@ -84,30 +85,6 @@ impl ValuesLimits {
         limits::VALUES_ELEMENTS.check(self.elements)?;
         Ok(self)
     }
-}
-
-/// Whether values can be given for this type, and how deep and large it is. A function is checked whole by [`Signature::of`].
-///
-/// # Errors
-/// [`TypeRefusal`] for the first type that has no JSON form, or a type that is too deep or too large.
-pub fn check_type(ty: &Type) -> Result<(), TypeRefusal> {
-    Signature::of_types("", [("value", ty.clone())], []).map(drop)
-}
-
-/// Reads the arguments of one call. For more than one call, make the [`Signature`] once.
-///
-/// # Errors
-/// [`ValuesError`]: the text is no JSON, is over a limit, or does not fit the parameters.
-pub fn decode<'a>(params: impl IntoIterator<Item = (&'a str, Type)>, json: &[u8], limits: &ValuesLimits) -> Result<Vec<Val>, ValuesError> {
-    Signature::of_types("", params, [])?.decode(json, limits)
-}
-
-/// Writes the results of one call. For more than one call, make the [`Signature`] once.
-///
-/// # Errors
-/// [`ValuesError`]: the results are over a limit, or are not of these types.
-pub fn encode(types: &[Type], values: &[Val], limits: &ValuesLimits) -> Result<Bytes, ValuesError> {
-    Signature::of_types("", [], types.iter().cloned())?.encode(values, limits)
 }
 
 /// True for results that are a declared failure: an `err` that is the function's sole result.

@@ -77,7 +77,7 @@ pub(super) struct Named<T> {
 }
 
 impl<T> Named<T> {
-    fn new(entries: Vec<(Box<str>, T)>) -> Self {
+    pub(super) fn new(entries: Vec<(Box<str>, T)>) -> Self {
         let mut by_name: Vec<usize> = (0..entries.len()).collect();
         by_name.sort_unstable_by_key(|index| entries.get(*index).map(|(name, _)| name));
         Self { entries, by_name }

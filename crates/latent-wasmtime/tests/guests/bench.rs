@@ -118,8 +118,8 @@ impl Bench {
 
     /// One activation on an event with this payload.
     pub(crate) fn run(&self, payload: &str) -> impl Future<Output = ActivationReport> + Send + use<> {
-        let trace = TraceId::from_random([0xab; 16]);
-        self.engine.run_handler(&self.component, HandlerCall { event: event(payload), session: self.session(), budget: self.budget, trace })
+        let call = HandlerCall { event: event(payload), session: self.session(), budget: self.budget, trace: Self::trace() };
+        self.engine.run_handler(&self.component, call)
     }
 
     /// What the guest saw: the reason with which it rejects.
@@ -136,7 +136,11 @@ impl Bench {
         assert_eq!(healthy.run("ok").await.outcome, ActivationOutcome::Success);
     }
 
-    fn session(&self) -> Session {
+    pub(crate) fn trace() -> TraceId {
+        TraceId::from_random([0xab; 16])
+    }
+
+    pub(crate) fn session(&self) -> Session {
         let tenant = TenantId::parse("acme").unwrap();
         let event = event("");
         Session::open(SessionSpec {

@@ -5,6 +5,11 @@
 mod behave;
 mod bench;
 mod command;
+mod hostile;
+mod hostile_results;
+mod hostile_shapes;
+mod nothing;
+mod plain;
 mod written;
 
 latent_test_guests::each_guest_has_tests!();

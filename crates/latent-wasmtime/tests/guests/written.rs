@@ -9,7 +9,7 @@ use wit_parser::Resolve;
 use crate::bench::Bench;
 
 /// A component with the core module `module` for the world `test` of `wit`, which may name the packages of `wit/`.
-fn component(wit: &str, module: &str) -> Vec<u8> {
+pub(crate) fn component(wit: &str, module: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
     for package in ["context", "log", "events"] {
         resolve.push_path(format!("{}/../../wit/latent-{package}", env!("CARGO_MANIFEST_DIR"))).unwrap();

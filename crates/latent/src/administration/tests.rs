@@ -105,9 +105,12 @@ fn a_route_order_that_means_nothing_or_too_much_is_refused_with_what_there_is() 
     assert_eq!(kind(route(&catalog, &of_acme("1"))), "catalog", "it was revoked");
 }
 
+/// An order, the components it concerns, and who may call which publication no more.
+type RevokeCase = (RevokeOrder, &'static [&'static [u8]], &'static [(u64, &'static str)]);
+
 #[test]
 fn a_revocation_concerns_what_it_names_and_nothing_else() {
-    let cases: [(RevokeOrder, &[&[u8]], &[(u64, &str)]); 4] = [
+    let cases: [RevokeCase; 4] = [
         (revoking("triage", None, None), &[b"one", b"two"], &[(1, "acme"), (1, "beta"), (2, "acme"), (2, "beta")]),
         (revoking("triage", None, Some("beta")), &[b"one", b"two"], &[(1, "beta"), (2, "beta")]),
         (revoking("triage", Some(&digest(b"two")[..12]), None), &[b"two"], &[(2, "acme"), (2, "beta")]),

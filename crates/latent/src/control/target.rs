@@ -13,6 +13,7 @@ use super::reloading::{ReloadOrder, Reloaded};
 use crate::administration::AdminError;
 use crate::limits;
 use crate::maintenance::MaintainError;
+use crate::node::AccountingBound;
 
 /// A node, running or stopped, as commands see it.
 ///
@@ -166,6 +167,9 @@ pub(crate) struct NodeSummary {
     pub(crate) publications: PublicationCounts,
     /// From append to settlement; `None` before the first settlement.
     pub(crate) append_to_settled_ms: Option<LatencyMillis>,
+    /// What the node's memory can add up to.
+    #[serde(default)]
+    pub(crate) accounting: AccountingBound,
 }
 
 /// Activations by how they ended.

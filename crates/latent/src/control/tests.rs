@@ -218,6 +218,7 @@ fn the_wire_form_is_one_json_line_each_way() {
         "events_settled": 0,
         "publications": { "receipts": 0, "duplicates": 0, "failures": 0, "uncertain": 0 },
         "append_to_settled_ms": { "p50": 0.5, "p99": 1.5 },
+        "accounting": { "bytes": 0, "parts": [] },
     });
     assert_eq!(summary["answer"]["summary"], expected);
 }

@@ -120,6 +120,17 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_page_is_read() {
+        let temp = tempfile::tempdir().unwrap();
+        let files = HostFiles::below(temp.path());
+        let page = include_str!("../../../../docs/formats/host-files.md");
+        let example = page.split("```\n").find(|block| block.starts_with("latent-clock ")).unwrap();
+        files.replace(NAME, example.as_bytes()).unwrap();
+        let (Remembered::Record(record), None) = read(&files).unwrap() else { panic!("it is not read") };
+        assert!(record.steady.is_some() && record.held_since.is_some());
+    }
+
+    #[test]
     fn what_is_not_whole_is_damaged_and_says_why() {
         let temp = tempfile::tempdir().unwrap();
         let files = HostFiles::below(temp.path());

@@ -103,28 +103,29 @@ impl ClockWatch {
 
 /// Time since the machine started, sleep included, where the system tells; else the process's own.
 fn observe(boot: Option<BootId>, clock: &dyn Clock) -> Observation {
-    match boot.and_then(|boot| Some((boot, uptime()?))) {
-        Some((boot, steady)) => Observation { unix: clock.unix(), steady, boot: Some(boot) },
-        None => Observation { unix: clock.unix(), steady: clock.mono(), boot: None },
+    let unix = clock.unix();
+    match boot.and_then(|boot| Some((boot, since_boot()?))) {
+        Some((boot, steady)) => Observation { unix, steady, boot: Some(boot) },
+        None => Observation { unix, steady: clock.mono(), boot: None },
     }
 }
 
 fn boot_id() -> Option<BootId> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    // A system that gives a boot's name and not its time has nothing to compare.
-    uptime()?;
     uuid::Uuid::parse_str(text.trim()).ok().map(|uuid| BootId(uuid.as_u128()))
 }
 
-fn uptime() -> Option<MonoTime> {
-    uptime_of(&fs::read_to_string("/proc/uptime").ok()?)
+#[cfg(target_os = "linux")]
+fn since_boot() -> Option<MonoTime> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let millis = u64::try_from(time.tv_sec).ok()?.checked_mul(1_000)?.checked_add(u64::try_from(time.tv_nsec).ok()? / 1_000_000)?;
+    Some(MonoTime::from_millis(millis))
 }
 
-/// Seconds with two digits behind the point, then what does not matter here.
-fn uptime_of(text: &str) -> Option<MonoTime> {
-    let (seconds, hundredths) = text.split_whitespace().next()?.split_once('.')?;
-    let (seconds, hundredths): (u64, u64) = (seconds.parse().ok()?, hundredths.parse().ok().filter(|_| hundredths.len() == 2)?);
-    Some(MonoTime::from_millis(seconds.checked_mul(1_000)?.checked_add(hundredths * 10)?))
+/// Other systems have no such clock, or none that names its boot.
+#[cfg(not(target_os = "linux"))]
+const fn since_boot() -> Option<MonoTime> {
+    None
 }
 
 /// Why things are held, in words.
@@ -222,20 +223,18 @@ mod tests {
     }
 
     #[test]
-    fn uptimes_are_read_in_the_system_s_form_and_in_no_other() {
-        let cases = [
-            ("23308.87 10544.05\n", Some(23_308_870)),
-            ("0.00 0.00\n", Some(0)),
-            ("5.07", Some(5_070)),
-            ("", None),
-            ("5", None),
-            ("5.1", None),
-            ("-5.10", None),
-            ("18446744073709551615.99 1", None),
-        ];
-        for (text, millis) in cases {
-            assert_eq!(uptime_of(text), millis.map(MonoTime::from_millis), "{text:?}");
-        }
+    #[cfg(target_os = "linux")]
+    fn the_steady_time_of_a_named_boot_is_the_system_s_uptime() {
+        // Hundredths of a second, cut.
+        let uptime = || {
+            let text = fs::read_to_string("/proc/uptime").unwrap();
+            let hundredths: u64 = text.split(' ').next().unwrap().replace('.', "").parse().unwrap();
+            MonoTime::from_millis(hundredths * 10)
+        };
+        let before = uptime();
+        let seen = observe(boot_id(), &latent_core::SystemClock::start());
+        assert!(before <= seen.steady && seen.steady < uptime().plus_millis(10), "{seen:?}");
+        assert!(seen.boot.is_some() && seen.boot == boot_id());
     }
 
     #[test]

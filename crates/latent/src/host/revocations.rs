@@ -100,6 +100,16 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_page_is_read() {
+        let temp = tempfile::tempdir().unwrap();
+        let files = HostFiles::below(temp.path());
+        let page = include_str!("../../../../docs/formats/host-files.md");
+        let example = page.split("```\n").find(|block| block.starts_with("latent-revocations ")).unwrap();
+        files.replace(NAME, example.as_bytes()).unwrap();
+        assert_eq!(read_revocations(&files).unwrap().len(), 2);
+    }
+
+    #[test]
     fn the_longest_list_fits_the_file() {
         let longest = "s".repeat(latent_core::limits::NAME_BYTES.max_usize());
         let line = format!("00000000 {longest} {} tenant {longest}\n", ComponentDigest::of(b""));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use latent_bridge::{AppendWatcher, EmbeddedBroker, EventBus};
 use latent_core::{Clock, Offset, Partition, SystemClock};
 use latent_node::delivery::{BindingSpec, DeliveryDriver, DeliveryHandle, DeliveryPolicy, Intake, PartitionSpec};
-use latent_node::{InboundTarget, LocalActivationManager, Principal};
+use latent_node::{AuditFile, InboundTarget, LocalActivationManager, Principal};
 use latent_topics::{DeliveryStore, StartAt, TopicSource, UnitKey};
 use latent_wasmtime::HANDLER_CONTRACT;
 use tokio::runtime::Handle;
@@ -28,6 +28,7 @@ const HANDLE: &str = "handle";
 pub(super) struct Assembly {
     pub(super) driver: DeliveryDriver,
     pub(super) manager: Arc<LocalActivationManager>,
+    pub(super) audit: Arc<AuditFile>,
     pub(super) reports: Arc<Reports>,
     /// When the log's own maintenance is due, its work and the clock of both.
     pub(super) maintenance: (Schedule, Arc<Maintainer>, Arc<dyn Clock>),
@@ -62,7 +63,7 @@ pub(super) fn assemble(config: Config, log: Arc<EmbeddedBroker>, runtime: &Handl
     store.give_up_lost_offsets(&log).map_err(|error| part("the memory of deliveries", &error))?;
     let parts = BindingParts { log: Arc::clone(&log), store, clock: Arc::clone(&clock), runtime: runtime.clone() };
     let bindings = parts.specs(parts.declare(&config.triggers)?);
-    let manager = Arc::clone(&composition.manager);
+    let (manager, audit) = (Arc::clone(&composition.manager), Arc::clone(&composition.audit));
     let (driver, handle) =
         DeliveryDriver::new(Arc::clone(&manager), Arc::clone(&clock), bindings).map_err(|error| part("the delivery driver", &error))?;
     log.watch_appends(Arc::new(Wake(handle.clone())));
@@ -71,7 +72,7 @@ pub(super) fn assemble(config: Config, log: Arc<EmbeddedBroker>, runtime: &Handl
     let reports =
         Reports { reloader, log, deliveries: handle, composition, clock: Arc::clone(&clock), maintainer: Arc::clone(&maintainer), watch };
     let reports = Arc::new(reports);
-    Ok(Assembly { driver, manager, reports, maintenance: (schedule, maintainer, clock) })
+    Ok(Assembly { driver, manager, audit, reports, maintenance: (schedule, maintainer, clock) })
 }
 
 /// A trigger wakes a handler, so its service's component must export one.

@@ -92,5 +92,6 @@ pub(crate) fn invoke_stopped(config: &Config, invocation: Invocation, doing: &st
     let callee = Callee { manager: &composition.manager, clock: clock.as_ref(), services: &config.services };
     let invoked = callee.invoke(invocation).map_err(|fault| CliError::Log { doing: doing.to_owned(), fault });
     runtime.block_on(composition.manager.shutdown());
+    runtime.block_on(super::close_audit(Arc::clone(&composition.audit)));
     invoked
 }

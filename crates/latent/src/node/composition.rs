@@ -8,11 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use latent_bridge::EventBus;
-use latent_capabilities::{ActivationCapabilityRuntime, AuditRing, CompletionAccount, EVENT_PUBLISHER, EventBinding, ProviderRef};
+use latent_capabilities::{ActivationCapabilityRuntime, CompletionAccount, EVENT_PUBLISHER, EventBinding, ProviderRef};
 use latent_core::{
     Budget, Clock, ComponentDigest, ContractName, CoreError, Epoch, ProviderId, PublicationId, ServiceName, length_delimited_sha256,
 };
-use latent_node::{Catalog, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits, RouteKey, WasmBackend, WasmBackendOptions};
+use latent_node::{
+    AuditFile, AuditFileLimits, Catalog, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits, RouteKey, WasmBackend,
+    WasmBackendOptions,
+};
 use latent_topics::{PROFILE, TopicPublisher};
 use latent_wasmtime::{CompiledCache, CompiledCacheOptions, EngineOptions, WasmEngine};
 use tokio::runtime::Handle;
@@ -43,8 +46,10 @@ pub(super) struct Composition {
     pub(super) backend: Arc<WasmBackend>,
     pub(super) capabilities: Arc<ActivationCapabilityRuntime>,
     pub(super) publisher: Arc<TopicPublisher>,
+    pub(super) audit: Arc<AuditFile>,
     pub(super) limits: NodeLimits,
     memory_bytes_max: u64,
+    resident_bytes_max: u64,
     provider: ProviderRef,
     shelf: Mutex<Shelf>,
     published: Mutex<BTreeMap<ServiceName, Published>>,
@@ -76,17 +81,18 @@ impl Composition {
         let EngineConfig::Embedded { manifest, .. } = &config.engine;
         let publisher = Arc::new(TopicPublisher::new(bus, &manifest.name, Arc::clone(&clock)));
         let provider = topics_provider(&manifest.name).map_err(|error| part("the provider for topics", &error))?;
-        let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::default())));
+        let dir = DataDir::new(&config.node.data_dir);
+        let audit = AuditFile::start(dir.audit(), AuditFileLimits::default()).map_err(|error| part("the audit file", &error))?;
+        let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::clone(&audit) as _));
         let installed = capabilities.providers().install(provider.clone(), None, Arc::clone(&publisher) as _);
         installed.map_err(|error| part("the provider for topics", &error))?;
 
-        let dir = DataDir::new(&config.node.data_dir);
         let shelf = Shelf::open(&dir.components()).map_err(|error| part("the folder of components", &error))?;
         let cache = CompiledCache::open(&dir.compiled(), CompiledCacheOptions::default())
             .map_err(|error| part("the folder of compiled components", &error))?;
         let limits = node_limits(config);
         let engine = engine(config, &limits)?;
-        let memory_bytes_max = engine.memory_bytes_max();
+        let (memory_bytes_max, resident_bytes_max) = (engine.memory_bytes_max(), engine.resident_bytes_bound());
         let backend = WasmBackend::with_options(WasmBackendOptions {
             engine,
             loaded_bytes_max: latent_node::limits::LOADED_COMPONENT_BYTES.default,
@@ -106,7 +112,20 @@ impl Composition {
         })
         .map_err(|error| part("the activation manager", &error))?;
         let (shelf, published) = (Mutex::new(shelf), Mutex::default());
-        Ok(Self { manager, catalog, backend, capabilities, publisher, limits, memory_bytes_max, provider, shelf, published })
+        Ok(Self {
+            manager,
+            catalog,
+            backend,
+            capabilities,
+            publisher,
+            audit,
+            limits,
+            memory_bytes_max,
+            resident_bytes_max,
+            provider,
+            shelf,
+            published,
+        })
     }
 
     /// The epoch of the configuration in force; it grows with each [`Composition::publish`].
@@ -117,6 +136,11 @@ impl Composition {
     /// Linear memory that one activation can be given at most.
     pub(super) fn memory_bytes_max(&self) -> u64 {
         self.memory_bytes_max
+    }
+
+    /// Memory that the pool keeps between activations.
+    pub(super) fn resident_bytes_max(&self) -> u64 {
+        self.resident_bytes_max
     }
 
     /// Services that are published now, and whose component is another one in `services`.

@@ -8,6 +8,7 @@ use latent_core::{Clock, Offset, Partition, SystemClock};
 use latent_node::delivery::{BindingStatus, CycleState, DeliveryHandle};
 use latent_topics::{DeliveryStore, UnitKey};
 
+use super::accounting::AccountingBound;
 use super::calls::Callee;
 use super::composition::Composition;
 use super::reload::Reloader;
@@ -37,6 +38,11 @@ pub(super) struct Reports {
 }
 
 impl Reports {
+    /// What the node's memory can add up to.
+    pub(super) fn accounting(&self) -> AccountingBound {
+        AccountingBound::of_node(&self.composition)
+    }
+
     pub(super) fn name(&self) -> String {
         self.reloader.config().node.name.clone()
     }
@@ -72,6 +78,7 @@ impl ControlTarget for Reports {
                 uncertain: publications.uncertain,
             },
             append_to_settled_ms: latency,
+            accounting: self.accounting(),
         }
     }
 
@@ -110,7 +117,11 @@ impl ControlTarget for Reports {
     }
 
     fn revoke_service(&self, order: &RevokeOrder) -> Result<Vec<Revoked>, AdminError> {
-        let revoked = administration::revoke(&self.composition.catalog, &Unread::new(), order)?;
+        let revoked = administration::revoke(&self.composition.catalog, &Unread::new(), order).inspect_err(|error| {
+            if error.is_uncertain() {
+                tracing::error!(service = order.service, "{error}");
+            }
+        })?;
         for Revoked { service, digest, tenant } in &revoked {
             tracing::warn!(service, digest, tenant, "an operator revoked a component for good");
         }

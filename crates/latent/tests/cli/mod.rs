@@ -2,16 +2,21 @@
 
 mod bench;
 mod bulk;
+mod clock;
 mod commands;
 mod completeness;
 mod config;
 mod holding;
+mod invoking;
 mod maintaining;
 mod mistakes;
 mod new;
 mod reading;
+mod reloading;
 mod resuming;
+mod revoking;
 mod running;
+mod service;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};

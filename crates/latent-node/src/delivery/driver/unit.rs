@@ -122,6 +122,8 @@ impl Unit {
     pub(super) fn refusal_is_over(&mut self, now: MonoTime) {
         if self.refused_until.is_some_and(|until| until <= now) {
             self.refused_until = None;
+            // If it still stands in the way, the next reservation says so again.
+            self.obstacle = None;
         }
     }
 
@@ -293,7 +295,9 @@ impl Unit {
                 tracing::warn!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, reason, "the log could not answer");
                 self.obstacle = Some(reason.clone());
             }
-            Some(SourceError::Undecodable | SourceError::Expired { .. }) | None => self.obstacle = None,
+            // A refused reservation stands in the way as well, and the source knows nothing of it.
+            Some(SourceError::Undecodable | SourceError::Expired { .. }) | None if self.refused_until.is_none() => self.obstacle = None,
+            Some(SourceError::Undecodable | SourceError::Expired { .. }) | None => {}
         }
     }
 

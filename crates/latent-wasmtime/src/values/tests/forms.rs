@@ -2,7 +2,7 @@
 
 use super::types::{TEXT, U8, list, names, option, record, result, signature, variant};
 use super::{Wit, read, written};
-use crate::values::{ValuesLimits, decode, encode, is_declared_failure};
+use crate::values::{ValuesLimits, is_declared_failure};
 use Wit::Plain;
 use wasmtime::component::Val;
 
@@ -105,8 +105,9 @@ fn every_parameter_and_every_result_has_its_place() {
 
 #[test]
 fn a_function_without_parameters_or_results_has_the_empty_array() {
-    assert_eq!(decode([], b"[]", &ValuesLimits::default()), Ok(vec![]));
-    assert_eq!(encode(&[], &[], &ValuesLimits::default()).unwrap(), "[]");
+    let signature = signature(&[]);
+    assert_eq!(signature.decode(b"[]", &ValuesLimits::default()), Ok(vec![]));
+    assert_eq!(signature.encode(&[], &ValuesLimits::default()).unwrap(), "[]");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use super::types::{TEXT, U8, list, option, record, signature};
 use super::{Signature, ValuesLimits, ValuesProblem, Wit, both_ways};
 use crate::limits;
-use crate::values::decode;
 
 /// Over this limit, of which `max` is in force; or not.
 type Refused = Option<(&'static str, u64)>;
@@ -158,15 +157,15 @@ fn limits_are_checked_at_their_edges() {
 #[test]
 fn a_text_over_its_limit_is_not_even_parsed() {
     let limits = ValuesLimits { document_bytes: 3, ..ValuesLimits::default() };
-    let refusal = decode([], b"no json at all", &limits).unwrap_err();
+    let refusal = signature(&[]).decode(b"no json at all", &limits).unwrap_err();
     assert_eq!(over(Some(refusal.problem)), Some(("values_document_bytes", 3)));
 }
 
-/// The engine charges a result's lifting against the bytes of a host call: `size_of::<Val>()` for each value, and its texts and names. What
-/// may be written must fit, or a sound result would end in a trap instead.
+/// The engine charges the lifting of a result: `size_of::<Val>()` for each value, and its texts and names. What may be written must fit, or
+/// a sound result would end in a trap instead.
 #[test]
-fn what_may_be_written_fits_into_one_host_call() {
+fn what_may_be_written_can_be_lifted() {
     let values = limits::VALUES_NODES.max * size_of::<wasmtime::component::Val>() as u64;
     let needs = values + limits::VALUES_DOCUMENT_BYTES.max;
-    assert!(needs <= limits::HOST_CALL_BYTES.default, "{values} bytes for values, {needs} in all");
+    assert!(needs <= limits::RESULT_LIFT_BYTES.min, "{values} bytes for values, {needs} in all");
 }

@@ -3,6 +3,7 @@
 mod duplicates;
 mod forms;
 mod limits;
+mod page;
 mod refusals;
 mod round_trip;
 mod signatures;

@@ -65,7 +65,7 @@ pub(super) fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
 }
 
 /// The types as the engine gives them.
-pub(super) fn types_of(wits: &[Wit]) -> Vec<Type> {
+fn types_of(wits: &[Wit]) -> Vec<Type> {
     let mut component = Definitions::default();
     for (index, wit) in wits.iter().enumerate() {
         let wit = component.define(wit);

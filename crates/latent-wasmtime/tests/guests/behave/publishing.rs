@@ -50,6 +50,18 @@ async fn requests_beyond_the_budget_are_refused_without_a_call() {
 }
 
 #[tokio::test]
+async fn the_reserved_effect_count_is_neither_consumed_nor_reported() {
+    let with = |effect_count| Bench::behave().with_budget(|budget| budget.effect_count = effect_count);
+    // None would stop a publication if it were consumed.
+    let (none, many) = (with(0), with(u64::MAX));
+    let (without, with) = (none.run("publish-many:out:2").await, many.run("publish-many:out:2").await);
+    assert_eq!(without.outcome, ActivationOutcome::Rejected { reason: "[Ok(0), Ok(1)]".to_owned() });
+    assert_eq!(without, with, "the report says nothing of it");
+    let (none, many) = (none.audit.records(), many.audit.records());
+    assert!(none.len() == 2 && none.iter().zip(&many).all(|(one, other)| (one.observed, one.told) == (other.observed, other.told)));
+}
+
+#[tokio::test]
 async fn each_outcome_of_the_provider_reaches_the_guest_as_its_own_answer() {
     let known = |failure| Answer::Outcome(PublicationOutcome::KnownFailure(failure));
     let uncertain = Answer::Outcome(PublicationOutcome::Uncertain(Uncertain { uid: None, cause: UncertainCause::Storage }));

@@ -204,7 +204,9 @@ max_deliveries = 5
     #[test]
     fn each_change_is_named_and_moves_the_triggers_it_concerns() {
         let added = format!("{BASE}\n[[trigger]]\nid = \"u\"\ntenant = \"acme\"\nservice = \"triage\"\ntopic = \"out\"\n");
-        let cases: [(String, &[&str], &[&str], &[&str]); 5] = [
+        /// A file, what is said of it, and which triggers leave and come.
+        type Case = (String, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
+        let cases: [Case; 5] = [
             (BASE.replace("max_deliveries = 5", "max_deliveries = 7"), &["trigger t: max_deliveries: 5 → 7"], &["t"], &["t"]),
             (added, &["trigger u: added"], &[], &["u"]),
             (BASE[..BASE.find("[[trigger]]").unwrap()].to_owned(), &["trigger t: removed"], &["t"], &[]),
