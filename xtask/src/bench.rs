@@ -17,6 +17,9 @@ pub(crate) enum Form {
     Json,
 }
 
+/// What is measured, and its word after `latent bench`.
+const MEASURED: [(&str, &str); 2] = [("the embedded log", "bus"), ("activations", "activation")];
+
 /// What is not measured here, and where it is.
 const ELSEWHERE: &str = "\
 The comparison with other embedded stores is a workspace of its own, which compiles them:
@@ -27,14 +30,16 @@ The comparison with other embedded stores is a workspace of its own, which compi
 /// # Errors
 /// [`Failure::Command`] when the build or the measurement failed. A target that is missed is no failure.
 pub(crate) fn run(root: &Path, form: Form) -> Result<(), Failure> {
-    run_lines("measuring the embedded log (the first build takes some minutes)", &mut command(root, form), |_| {})?;
+    for (what, word) in MEASURED {
+        run_lines(&format!("measuring {what} (the first build takes some minutes)"), &mut command(root, word, form), |_| {})?;
+    }
     eprintln!("{ELSEWHERE}");
     Ok(())
 }
 
-fn command(root: &Path, form: Form) -> Command {
+fn command(root: &Path, word: &str, form: Form) -> Command {
     let mut command = cargo(root);
-    command.args(["run", "--quiet", "--release", "--locked", "--package", "latent", "--", "bench", "bus"]);
+    command.args(["run", "--quiet", "--release", "--locked", "--package", "latent", "--", "bench", word]);
     if form == Form::Json {
         command.arg("--json");
     }
@@ -48,8 +53,8 @@ mod tests {
 
     #[test]
     fn what_is_measured_is_built_with_optimisations() {
-        let line = |form| command_line(&command(Path::new("."), form));
-        assert!(line(Form::Readable).ends_with("run --quiet --release --locked --package latent -- bench bus"));
-        assert!(line(Form::Json).ends_with("-- bench bus --json"));
+        let line = |word, form| command_line(&command(Path::new("."), word, form));
+        assert!(line("bus", Form::Readable).ends_with("run --quiet --release --locked --package latent -- bench bus"));
+        assert!(line("activation", Form::Json).ends_with("-- bench activation --json"));
     }
 }

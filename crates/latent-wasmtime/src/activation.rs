@@ -224,7 +224,7 @@ fn fresh_store(engine: &WasmEngine, call: &Conditions, deadline: Deadline, host_
     let log = SharedLog::new(ActivationLog::new(saturating_usize(call.budget.log_bytes)));
     let clock = Arc::clone(&call.session.spec().clock);
     let data = StoreData {
-        wasi: host::wasi::confined(&log, &clock),
+        wasi: None,
         session: call.session.clone(),
         completions: Completions::default(),
         trace: call.trace,

@@ -8,7 +8,7 @@
 //! - A store serves one activation and is dropped with it: nothing a guest leaves behind is seen by the next.
 //! - At most `cells` stores exist; whoever comes later waits for a cell inside its own deadline.
 //! - Every way to end is an [`latent_core::ActivationOutcome`]; nothing a guest does is an error of the host or a panic.
-//! - With no live activation there is no timer: the epoch thread is parked.
+//! - Without activations there is no timer: the epoch thread parks at the first tick that finds none.
 
 mod activation;
 mod activation_log;

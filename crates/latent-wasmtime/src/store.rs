@@ -9,7 +9,7 @@ use wasmtime::{ResourceLimiter, Store};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::activation_log::ActivationLog;
-use crate::limits;
+use crate::{host, limits};
 
 /// The log, shared with the guest's output streams.
 #[derive(Clone)]
@@ -51,13 +51,16 @@ pub(crate) struct StoreData {
     pub(crate) deadline: Deadline,
     pub(crate) log: SharedLog,
     pub(crate) limiter: Limiter,
-    pub(crate) wasi: WasiCtx,
+    /// Made with the first call of WASI: most guests never make one, and it costs a microsecond.
+    pub(crate) wasi: Option<WasiCtx>,
     pub(crate) resources: ResourceTable,
 }
 
 impl WasiView for StoreData {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.resources }
+        let (log, clock) = (&self.log, &self.session.spec().clock);
+        let ctx = self.wasi.get_or_insert_with(|| host::wasi::confined(log, clock));
+        WasiCtxView { ctx, table: &mut self.resources }
     }
 }
 

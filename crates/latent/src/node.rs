@@ -34,6 +34,7 @@ use crate::output::Output;
 pub(crate) use accounting::AccountingBound;
 use assembly::Assembly;
 pub(crate) use calls::invoke_stopped;
+pub(crate) use composition::Ids;
 pub(crate) use reports::stopped_status;
 
 /// How long clients may take to read their last answers, and a maintenance to end.

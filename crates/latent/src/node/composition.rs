@@ -281,7 +281,7 @@ fn grants_topics(service: &ServiceConfig) -> bool {
 }
 
 /// Activation ids and traces from the system's random source.
-struct Ids;
+pub(crate) struct Ids;
 
 impl latent_node::IdSource for Ids {
     fn next_id(&self) -> [u8; 16] {

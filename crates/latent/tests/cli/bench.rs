@@ -1,4 +1,4 @@
-//! `latent bench bus`: that every row is measured and told. How fast it is, is no matter of tests.
+//! `latent bench`: that every row is measured and told. How fast it is, is no matter of tests.
 
 use std::io::Read as _;
 
@@ -95,4 +95,25 @@ fn an_interrupted_run_removes_its_folder_and_says_so() {
     stderr.read_to_string(&mut error).unwrap();
     assert!(error.contains("\"interrupted\""), "{error}");
     assert_eq!(entries(&env), 0);
+}
+
+#[test]
+fn activations_are_measured_and_every_line_has_the_stable_fields() {
+    let env = with_disk();
+    let arguments = ["bench", "activation", "--quick", "--rows", "Q-01,Q-02,Q-08", "--dir", "disk", "--json"];
+    let rows = documents(&env.run(arguments).with_status(0));
+    let named: Vec<_> = rows.iter().map(|row| (row["id"].as_str().unwrap(), row["case"].as_str().unwrap())).collect();
+    let expected = [
+        ("Q-01", "median"),
+        ("Q-01", "99th percentile"),
+        ("Q-02", "two threads to one"),
+        ("Q-02", "two threads"),
+        ("Q-08", "100 kept components"),
+    ];
+    assert_eq!(named, expected);
+    for row in &rows {
+        assert!(row["ours"].is_f64() && row["ratio"].is_f64() && row["reference"].as_f64().is_some_and(|number| number > 0.0), "{row}");
+        assert_eq!((&row["pass"], &row["runs"]), (&json!(null), &json!(2)), "{row}");
+    }
+    assert_eq!(entries(&env), 0, "the measured folder is gone");
 }

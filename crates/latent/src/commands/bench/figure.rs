@@ -21,6 +21,16 @@ impl Slice {
     }
 }
 
+impl Slice {
+    /// One of its latencies in the place of the time of one unit, with all of them kept.
+    pub(super) fn narrowed_to(self, of: fn(&Latency) -> f64) -> Self {
+        match Latency::of(self.latencies.clone()) {
+            Some(latency) => Self { units: 1, elapsed: Duration::from_secs_f64(of(&latency) / 1e6), ..self },
+            None => self,
+        }
+    }
+}
+
 /// Two of a slice's latencies, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub(super) struct Latency {
@@ -29,6 +39,14 @@ pub(super) struct Latency {
 }
 
 impl Latency {
+    pub(super) fn median(&self) -> f64 {
+        self.p50
+    }
+
+    pub(super) fn high(&self) -> f64 {
+        self.p99
+    }
+
     /// Over everything that was measured. `None` when that is nothing.
     pub(super) fn of(mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();

@@ -85,6 +85,27 @@ impl Session {
         Row::of(spec, measured, self.floor.median_micros(), self.plan.judging).ok_or_else(nothing)
     }
 
+    /// Measures one row whose figures are not times of slices. How calm it is says nothing of them.
+    pub(super) fn figures(
+        &mut self,
+        spec: RowSpec,
+        mut ours: impl FnMut() -> Result<f64, CliError>,
+        mut reference: impl FnMut() -> Result<f64, CliError>,
+    ) -> Result<Row, CliError> {
+        let (mut ours_figures, mut reference_figures) = (Vec::new(), Vec::new());
+        for side in order(self.plan.rounds) {
+            interrupted(&self.stop)?;
+            match side {
+                Side::Ours => ours_figures.push(ours()?),
+                Side::Reference => reference_figures.push(reference()?),
+            }
+        }
+        let doing = format!("measuring {} ({})", spec.id, spec.case);
+        let nothing = || CliError::Bench { doing, reason: "nothing was measured".to_owned() };
+        let figures = (&*ours_figures, &*reference_figures);
+        Row::of_figures(spec, figures, self.floor.median_micros(), self.plan.judging).ok_or_else(nothing)
+    }
+
     fn slice(&mut self, pair: &mut Pair<'_>, side: Side) -> Result<Slice, CliError> {
         loop {
             interrupted(&self.stop)?;

@@ -4,6 +4,7 @@
 //! stands in `rows`, what is timed in `workload`, the loops by hand in `raw`. Decisions have no I/O: `figure` (numbers from times),
 //! `row` (whether a target is met), `calm` (whether a slice counts), `recovery_files` (what a recovery has to read).
 
+mod activation;
 mod bus;
 mod calm;
 mod event;
@@ -33,6 +34,8 @@ use crate::output::Output;
 pub(crate) enum BenchCommand {
     /// Measure the embedded log against loops by hand
     Bus(bus::BusArgs),
+    /// Measure activations against a loop by hand, and what idle nodes take
+    Activation(activation::ActivationArgs),
     /// Publishes until it is killed; `bench bus` starts it
     #[command(hide = true)]
     Fill(fill::FillArgs),
@@ -42,9 +45,6 @@ pub(crate) enum BenchCommand {
     /// Not built in this version
     #[command(hide = true)]
     Trigger(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
-    Activation(LaterArgs),
 }
 
 /// Runs `latent bench …`.
@@ -54,15 +54,18 @@ pub(crate) enum BenchCommand {
 pub(crate) fn bench(command: &BenchCommand, output: &mut Output) -> Result<(), CliError> {
     match command {
         BenchCommand::Bus(args) => bus::bus(args, output),
+        BenchCommand::Activation(args) => activation::activation(args, output),
         BenchCommand::Fill(args) => fill::fill(args),
         BenchCommand::Publish(_) => Err(later("publish")),
         BenchCommand::Trigger(_) => Err(later("trigger")),
-        BenchCommand::Activation(_) => Err(later("activation")),
     }
 }
 
 fn later(word: &str) -> CliError {
-    CliError::NotBuilt { what: format!("latent bench {word}"), instead: "measure the log with `latent bench bus`" }
+    CliError::NotBuilt {
+        what: format!("latent bench {word}"),
+        instead: "measure the log with `latent bench bus`, activations with `latent bench activation`",
+    }
 }
 
 /// A failure of the system while something was measured.

@@ -14,6 +14,8 @@ pub(super) enum Unit {
     PerSecond,
     /// Time for one: less is better, and the ratio is ours to the reference in time.
     MicrosEach,
+    /// Memory of one: less is better. Not a matter of time, so no slice has it.
+    BytesEach,
 }
 
 /// Where the ratio must lie.
@@ -101,17 +103,28 @@ impl Row {
         let Measured { ours, reference, calm } = measured;
         let figures = |slices: &[Slice]| slices.iter().map(|slice| spec.unit.figure(slice)).collect::<Option<Vec<_>>>();
         let (ours_figures, reference_figures) = (figures(&ours)?, figures(&reference)?);
+        let latency = |slices: Vec<Slice>| Latency::of(slices.into_iter().flat_map(|slice| slice.latencies).collect());
+        let row = Self::of_figures(spec, (&ours_figures, &reference_figures), floor_micros, judging)?;
+        Some(Self { ours_micros: latency(ours), reference_micros: latency(reference), calm, ..row })
+    }
+
+    /// The same for what was not measured in slices. Ours and the reference's, round by round.
+    pub(super) fn of_figures(
+        spec: RowSpec,
+        (ours_figures, reference_figures): (&[f64], &[f64]),
+        floor_micros: f64,
+        judging: Judging,
+    ) -> Option<Self> {
         // Noise that comes and goes disturbs the ratios of rounds less than a ratio of medians.
-        let ratios: Vec<_> = ours_figures.iter().zip(&reference_figures).map(|(ours, reference)| ours / reference).collect();
+        let ratios: Vec<_> = ours_figures.iter().zip(reference_figures).map(|(ours, reference)| ours / reference).collect();
         let ratio = median(&ratios)?;
         let (ratio_min, ratio_max) = spread(&ratios)?;
         let pass = (judging == Judging::Judged).then(|| spec.target.is_met_by(ratio));
-        let latency = |slices: Vec<Slice>| Latency::of(slices.into_iter().flat_map(|slice| slice.latencies).collect());
         Some(Self {
             id: spec.id,
             case: spec.case,
-            ours: rounded(median(&ours_figures)?),
-            reference: rounded(median(&reference_figures)?),
+            ours: rounded(median(ours_figures)?),
+            reference: rounded(median(reference_figures)?),
             reference_name: spec.reference_name,
             ratio: rounded(ratio),
             target: spec.target.number(),
@@ -121,10 +134,10 @@ impl Row {
             better: if matches!(spec.target, Target::AtLeast(_)) { "higher" } else { "lower" },
             ratio_min: rounded(ratio_min),
             ratio_max: rounded(ratio_max),
-            ours_micros: latency(ours),
-            reference_micros: latency(reference),
+            ours_micros: None,
+            reference_micros: None,
             floor_micros: rounded(floor_micros),
-            calm,
+            calm: CalmReport::default(),
             spec,
         })
     }
@@ -136,6 +149,7 @@ impl Unit {
         Some(match self {
             Self::PerSecond => per_second,
             Self::MicrosEach => 1e6 / per_second,
+            Self::BytesEach => return None,
         })
     }
 
@@ -143,6 +157,7 @@ impl Unit {
         match self {
             Self::PerSecond => "per second",
             Self::MicrosEach => "µs each",
+            Self::BytesEach => "bytes each",
         }
     }
 }
@@ -153,7 +168,11 @@ pub(super) const HEADINGS: &str =
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = if self.spec.unit == Unit::PerSecond { "/s" } else { " µs" };
+        let unit = match self.spec.unit {
+            Unit::PerSecond => "/s",
+            Unit::MicrosEach => " µs",
+            Unit::BytesEach => " B",
+        };
         let figure = |number: f64| format!("{}{unit}", grouped(number));
         let ratio = format!("{:.2} ({:.2} to {:.2})", self.ratio, self.ratio_min, self.ratio_max);
         let sign = if matches!(self.spec.target, Target::AtLeast(_)) { '≥' } else { '≤' };
