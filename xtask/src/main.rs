@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its standard streams")]
 
 mod bench;
+mod campaign;
 mod counts;
 mod demo;
 mod failure;
@@ -31,7 +32,8 @@ usage: cargo xtask <command>
   rows [--final]    every requirement row has its test or its document; --final allows no open row
   guests            build every guest for wasm32-wasip2
   fuzz [--seconds N]  seeded mutations of the fuzz corpora, for 60 s or N
-  bench [--json]    measure the embedded log, built with optimisations, as ratios to loops by hand
+  bench [--json]    measure the embedded log and activations, built with optimisations, as ratios to loops by hand
+  campaign NAME     a long run whose report goes into docs/reliability.md: activations
 
 example: cargo xtask demo --json";
 
@@ -59,6 +61,7 @@ fn run(arguments: &[&str]) -> Result<(), Failure> {
         ["rows", "--final"] => rows::run(&Tree::read(&root)?, rows::Stage::Final),
         ["bench"] => bench::run(&root, bench::Form::Readable),
         ["bench", "--json"] => bench::run(&root, bench::Form::Json),
+        ["campaign", name] => campaign::run(&root, name),
         ["guests"] => guests::build_all(&root),
         ["fuzz"] => fuzz::run(&root, fuzz::SECONDS_DEFAULT),
         ["fuzz", "--seconds", seconds] => fuzz::run(&root, seconds.parse().map_err(|_| Failure::Usage)?),

@@ -67,7 +67,7 @@ pub struct LocalActivationManager {
     state: Mutex<State>,
     journal: Mutex<Journal>,
     listeners: Mutex<Vec<CapacityListener>>,
-    /// The node's account after its last change, for those who wait until it is empty.
+    /// The node's account, up to date while somebody waits for it.
     account: watch::Sender<Account>,
     /// The earliest deadline in the queue may have changed.
     queue_changed: Arc<Notify>,
@@ -395,12 +395,18 @@ impl LocalActivationManager {
     }
 
     async fn until(&self, reached: impl Fn(&Account) -> bool) {
+        let mut account = self.account.subscribe();
+        // What changed before anybody listened was not told.
+        self.publish_account(&self.lock());
         // The sender lives in `self`, so the channel cannot close.
-        let _ = self.account.subscribe().wait_for(reached).await;
+        let _ = account.wait_for(reached).await;
     }
 
+    /// Tells those who wait for an account; nearly always nobody does, and telling nobody costs as much.
     fn publish_account(&self, state: &State) {
-        self.account.send_replace(state.admission.node());
+        if self.account.receiver_count() > 0 {
+            self.account.send_replace(state.admission.node());
+        }
     }
 
     fn notify_capacity(&self) {

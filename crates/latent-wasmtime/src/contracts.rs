@@ -11,7 +11,7 @@ use wasmtime::component::types::{self, ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex};
 
 use crate::activation_log::harmless;
-use crate::values::Signature;
+use crate::values::{Signature, TypeRoom};
 use crate::{WasmError, limits};
 
 /// The functions of one component by contract and name.
@@ -30,7 +30,7 @@ pub(crate) struct ExportedFunction {
 /// # Errors
 /// [`WasmError::UnsupportedType`] for a resource, or a function whose types have no form as values.
 pub(crate) fn exports_of(engine: &Engine, component: &Component, kind: &types::Component) -> Result<Exports, WasmError> {
-    let mut exports = Exports::new();
+    let (mut exports, mut room) = (Exports::new(), TypeRoom::default());
     for (interface, item) in kind.exports(engine) {
         // What has no name of a contract cannot be called, and does no harm.
         let (ComponentItem::ComponentInstance(items), Ok(contract)) = (item.ty, ContractName::parse(interface)) else { continue };
@@ -42,7 +42,8 @@ pub(crate) fn exports_of(engine: &Engine, component: &Component, kind: &types::C
                     let (Ok(function_name), Some(index)) = (FunctionName::parse(name), component.get_export_index(Some(&at), name)) else {
                         continue;
                     };
-                    functions.insert(function_name, exported(interface, name, &function, index)?);
+                    functions
+                        .insert(function_name, ExportedFunction { index, signature: signature(interface, name, &function, &mut room)? });
                 }
                 ComponentItem::Resource(_) => return Err(unsupported(interface, name, "it is a resource, which cannot leave its store")),
                 _ => {}
@@ -53,9 +54,8 @@ pub(crate) fn exports_of(engine: &Engine, component: &Component, kind: &types::C
     Ok(exports)
 }
 
-fn exported(interface: &str, name: &str, function: &ComponentFunc, index: ComponentExportIndex) -> Result<ExportedFunction, WasmError> {
-    let signature = Signature::of(name, function).map_err(|refusal| unsupported(interface, name, &refusal.to_string()))?;
-    Ok(ExportedFunction { index, signature })
+fn signature(interface: &str, name: &str, function: &ComponentFunc, room: &mut TypeRoom) -> Result<Signature, WasmError> {
+    Signature::of(name, function, room).map_err(|refusal| unsupported(interface, name, &refusal.to_string()))
 }
 
 /// Names come from the component, so they are shown with care.

@@ -30,6 +30,16 @@ pub const COMPONENT_ITEMS: Limit = Limit {
     max: 262_144,
     bounds: "types, imports, aliases, functions, instances, their arguments and exports of one component, written out",
 };
+/// One function's code. The compiler needs several hundred times as much memory for a function while it works on it, and more than
+/// proportionally more time.
+pub const FUNCTION_BYTES: Limit = Limit {
+    name: "function_bytes",
+    unit: "bytes",
+    default: 1_048_576,
+    min: 2,
+    max: 1_048_576,
+    bounds: "code of one function of a component",
+};
 /// Compiled components on disk. What is beyond is removed, longest unused first; one component above it is not kept.
 pub const COMPILED_CACHE_BYTES: Limit = Limit {
     name: "compiled_cache_bytes",
@@ -80,9 +90,9 @@ pub const HOST_CALL_BYTES: Limit = Limit {
 pub const RESULT_LIFT_BYTES: Limit = Limit {
     name: "result_lift_bytes",
     unit: "bytes",
-    default: 4_194_304,
-    min: 2_097_152,
-    max: 4_194_304,
+    default: 3_145_728,
+    min: 3_145_728,
+    max: 3_145_728,
     bounds: "host memory for the result of a called function, before it is written as values",
 };
 /// Bytes of one write to stdout or stderr; a write of more traps.
@@ -165,6 +175,15 @@ pub const VALUES_TYPE_NODES: Limit = Limit {
     max: 16_384,
     bounds: "types, fields, cases and flags in the signature of a function that takes WIT values, written out in full",
 };
+/// The same over all functions of one component.
+pub const VALUES_COMPONENT_NODES: Limit = Limit {
+    name: "values_component_nodes",
+    unit: "count",
+    default: 65_536,
+    min: 65_536,
+    max: 65_536,
+    bounds: "types, fields, cases and flags in the signatures of one component, written out in full",
+};
 /// A field's, case's or flag's name in such a signature.
 pub const VALUES_NAME_BYTES: Limit = Limit {
     name: "values_name_bytes",
@@ -200,6 +219,7 @@ pub const ALL: &[Limit] = &[
     COMPONENT_BYTES,
     COMPONENT_DEPTH,
     COMPONENT_ITEMS,
+    FUNCTION_BYTES,
     COMPILED_CACHE_BYTES,
     CORE_INSTANCES,
     MEMORIES,
@@ -220,6 +240,7 @@ pub const ALL: &[Limit] = &[
     VALUES_ELEMENTS,
     VALUES_TYPE_DEPTH,
     VALUES_TYPE_NODES,
+    VALUES_COMPONENT_NODES,
     VALUES_NAME_BYTES,
     VALUES_SHOWN_BYTES,
     VALUES_PATH_BYTES,

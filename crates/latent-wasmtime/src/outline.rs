@@ -1,4 +1,5 @@
-//! What a component holds, counted before it is compiled: components inside each other, and everything declared in them, written out.
+//! What a component holds, counted before it is compiled: components inside each other, everything declared in them, written out, and
+//! the code of each function.
 //!
 //! A component that instantiates another twice, which instantiates another twice, is a hundred bytes for each doubling, and the compiler
 //! writes all of it out; and what it keeps for components inside each other grows with the square of their depth. Its own bounds are
@@ -15,7 +16,7 @@ use wasmparser::{
 use crate::activation_log::harmless;
 use crate::{WasmError, limits};
 
-/// Counts `component` and checks it against `limits::COMPONENT_DEPTH` and `limits::COMPONENT_ITEMS`.
+/// Counts `component` and checks it against `limits::COMPONENT_DEPTH`, `limits::COMPONENT_ITEMS` and `limits::FUNCTION_BYTES`.
 pub(crate) fn check(component: &[u8]) -> Result<(), WasmError> {
     let mut outline = Outline { open: Vec::new() };
     for payload in Parser::new(0).parse_all(component) {
@@ -65,6 +66,7 @@ impl Outline {
                 bounded(&limits::COMPONENT_DEPTH, self.open.len() as u64)?;
             }
             Payload::End(_) => self.close(),
+            Payload::CodeSectionEntry(body) => bounded(&limits::FUNCTION_BYTES, body.range().len() as u64)?,
             Payload::ComponentTypeSection(types) => self.count(types.count().into())?,
             Payload::CoreTypeSection(types) => self.count(types.count().into())?,
             Payload::ComponentCanonicalSection(functions) => self.count(functions.count().into())?,
@@ -201,6 +203,15 @@ mod tests {
             |instances: usize| format!("(component (component $c {}) {})", types(999), "(instance (instantiate $c))".repeat(instances));
         for (instances, expected) in [(262, None), (263, Some(("component_items", 263_001)))] {
             assert_eq!(over(&many(instances)), expected, "{instances}");
+        }
+    }
+
+    #[test]
+    fn the_code_of_a_function_is_bounded_at_its_edge() {
+        // Two bytes say that it has no locals and that it ends.
+        let function = |bytes: usize| over(&format!("(component (core module (func {})))", "nop ".repeat(bytes - 2)));
+        for (bytes, expected) in [(1_048_575, None), (1_048_576, None), (1_048_577, Some(("function_bytes", 1_048_577)))] {
+            assert_eq!(function(bytes), expected, "{bytes}");
         }
     }
 

@@ -38,7 +38,7 @@ use wasmtime::component::Val;
 
 pub use error::{Found, ValuesError, ValuesProblem};
 pub use path::Path;
-pub use shape::{Place, Signature, TypeProblem, TypeRefusal};
+pub use shape::{Place, Signature, TypeProblem, TypeRefusal, TypeRoom};
 
 use crate::limits;
 

@@ -2,7 +2,8 @@
 //!
 //! A component's types share structure, so a few hundred bytes can describe a type that written out would fill the memory. The walk
 //! counts what it writes out and how deep it is, and stops at a bound; that is why everything after it may recurse and need not count
-//! types. Invariant: a [`Signature`] has at most `values_type_nodes` shapes and names, and is at most `values_type_depth` deep.
+//! types. Invariant: a [`Signature`] has at most `values_type_nodes` shapes and names, and is at most `values_type_depth` deep; those of
+//! one component have at most `values_component_nodes` together.
 
 use std::fmt;
 
@@ -167,21 +168,35 @@ pub enum TypeProblem {
     },
 }
 
+/// What the signatures of one component may still hold together (`limits::VALUES_COMPONENT_NODES`): a thousand functions of one large
+/// type are small as a component too.
+#[derive(Debug)]
+pub struct TypeRoom {
+    nodes_left: u64,
+}
+
+impl Default for TypeRoom {
+    fn default() -> Self {
+        Self { nodes_left: limits::VALUES_COMPONENT_NODES.default }
+    }
+}
+
 impl Signature {
-    /// The signature of an exported function; `function` is its name in an error.
+    /// The signature of an exported function, which takes its part of `room`; `function` is its name in an error.
     ///
     /// # Errors
     /// [`TypeRefusal`] for the first type that has no JSON form, and for types that are too deep, too large or too long in a name.
-    pub fn of(function: &str, ty: &ComponentFunc) -> Result<Self, TypeRefusal> {
-        Self::of_types(function, ty.params(), ty.results())
+    pub fn of(function: &str, ty: &ComponentFunc, room: &mut TypeRoom) -> Result<Self, TypeRefusal> {
+        Self::of_types(function, ty.params(), ty.results(), room)
     }
 
     pub(super) fn of_types<'a>(
         function: &str,
         params: impl IntoIterator<Item = (&'a str, Type)>,
         results: impl IntoIterator<Item = Type>,
+        room: &mut TypeRoom,
     ) -> Result<Self, TypeRefusal> {
-        let mut writer = Writer { nodes: 0 };
+        let mut writer = Writer { nodes: 0, room };
         let refused = |place| {
             let function = shown(function).into();
             move |refusal: Refusal| TypeRefusal { function, place, path: refusal.path, problem: refusal.problem }
@@ -222,11 +237,12 @@ impl Refusal {
 }
 
 /// Writes types out and counts.
-struct Writer {
+struct Writer<'r> {
     nodes: u64,
+    room: &'r mut TypeRoom,
 }
 
-impl Writer {
+impl Writer<'_> {
     fn shape(&mut self, ty: &Type, depth: u64) -> Result<Shape, Refusal> {
         bounded(depth, &limits::VALUES_TYPE_DEPTH)?;
         self.count()?;
@@ -302,13 +318,16 @@ impl Writer {
 
     fn count(&mut self) -> Result<(), TypeProblem> {
         self.nodes += 1;
-        bounded(self.nodes, &limits::VALUES_TYPE_NODES)
+        bounded(self.nodes, &limits::VALUES_TYPE_NODES)?;
+        self.room.nodes_left = self.room.nodes_left.checked_sub(1).ok_or_else(|| over(&limits::VALUES_COMPONENT_NODES))?;
+        Ok(())
     }
 }
 
 fn bounded(value: u64, limit: &Limit) -> Result<(), TypeProblem> {
-    if value > limit.default {
-        return Err(TypeProblem::OverLimit { limit: limit.name, max: limit.default });
-    }
-    Ok(())
+    if value > limit.default { Err(over(limit)) } else { Ok(()) }
+}
+
+fn over(limit: &Limit) -> TypeProblem {
+    TypeProblem::OverLimit { limit: limit.name, max: limit.default }
 }

@@ -14,6 +14,8 @@ const RUNTIME_BYTES: u64 = 67_108_864;
 const JOURNAL_ENTRY_BYTES: u64 = 2_048;
 /// Of an audit record that waits for the disk.
 const AUDIT_RECORD_BYTES: u64 = 1_024;
+/// Host memory for a byte that a guest's result may hand over, at worst: a short name of a flag takes an allocation of its own.
+const VALUE_WEIGHT: u64 = 24;
 /// Of an element of a table.
 const TABLE_ELEMENT_BYTES: u64 = 16;
 
@@ -54,7 +56,7 @@ impl AccountingBound {
             ("runtime", RUNTIME_BYTES),
             ("cells: linear memory", times(cells, composition.memory_bytes_max())),
             ("cells: tables", times(cells, times(latent_wasmtime::limits::TABLE_ELEMENTS.max, TABLE_ELEMENT_BYTES))),
-            ("cells: values in and out", times(cells, latent_wasmtime::limits::RESULT_LIFT_BYTES.default.saturating_mul(2))),
+            ("cells: values in and out", times(cells, times(latent_wasmtime::limits::RESULT_LIFT_BYTES.default, VALUE_WEIGHT))),
             ("cells: logs", times(cells, latent_core::limits::BUDGET_LOG_BYTES.max)),
             ("pool: kept between activations", composition.resident_bytes_max()),
             ("admission: inputs", limits.input_bytes_bound()),

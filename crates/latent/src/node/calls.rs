@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use latent_bridge::{EmbeddedBroker, EventBus};
-use latent_core::{BindingId, Clock, ContractName, Deadline, FunctionName, RouteName, ServiceName, SystemClock};
+use latent_core::{BindingId, Clock, ContractName, CoreError, Deadline, FunctionName, LimitError, RouteName, ServiceName, SystemClock};
 use latent_node::{CallOrder, InboundTarget, LocalActivationManager, Principal, ReserveRefusal};
 use tokio::runtime::Runtime;
 
 use super::composition::{Composition, Foundation};
 use super::{failed, open_log};
 use crate::config::Config;
+use crate::config::nearest;
 use crate::config::settings::ServiceConfig;
 use crate::control::{Fault, Invocation, Invoked};
 use crate::data_dir::DataDir;
@@ -19,6 +20,75 @@ use crate::limits;
 
 /// Whom calls from the command line run as.
 const OPERATOR: &str = "command-line";
+
+/// Why a call was not admitted. Nothing ran and nothing was charged.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallRefused {
+    /// A name breaks its rule.
+    #[error(transparent)]
+    Name(#[from] CoreError),
+    /// No service of that name is configured.
+    #[error("there is no service {service}; {}", known_services(known, nearest.as_deref()))]
+    UnknownService {
+        /// As given.
+        service: ServiceName,
+        /// The services there are.
+        known: Vec<String>,
+        /// The one that was probably meant.
+        nearest: Option<String>,
+    },
+    /// A part of the budget is out of range.
+    #[error(transparent)]
+    Budget(#[from] LimitError),
+    /// Catalog, admission or node said no.
+    #[error(transparent)]
+    Refused(#[from] ReserveRefusal),
+}
+
+impl CallRefused {
+    /// The name used in machine-readable output and `docs/errors.md`.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Name(_) => "invalid-name",
+            Self::UnknownService { .. } => "unknown-service",
+            Self::Budget(_) => "out-of-range",
+            Self::Refused(ReserveRefusal::Route(_)) => "not-callable",
+            Self::Refused(ReserveRefusal::Admission(_)) => "resource-exhausted",
+            Self::Refused(ReserveRefusal::Stopping) => "stopping",
+            Self::Refused(_) => "out-of-range",
+        }
+    }
+
+    const fn is_permanent(&self) -> bool {
+        match self {
+            Self::Name(_) | Self::UnknownService { .. } | Self::Budget(_) => true,
+            Self::Refused(ReserveRefusal::Stopping) => false,
+            Self::Refused(refusal) => !refusal.waits_for_capacity(),
+        }
+    }
+}
+
+impl From<CallRefused> for Fault {
+    fn from(refused: CallRefused) -> Self {
+        let permanent = refused.is_permanent();
+        Self { permanent, ..Self::refused(refused.kind(), refused.to_string()) }
+    }
+}
+
+/// Services that an error names at most.
+const SERVICES_NAMED_MAX: usize = 8;
+
+fn known_services(known: &[String], nearest: Option<&str>) -> String {
+    if let Some(nearest) = nearest {
+        return format!("did you mean {nearest}?");
+    }
+    let named = known.iter().take(SERVICES_NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match known.len().saturating_sub(SERVICES_NAMED_MAX) {
+        0 if known.is_empty() => "the configuration has none".to_owned(),
+        0 => format!("the services are: {named}"),
+        more => format!("the services are: {named} and {more} more"),
+    }
+}
 
 /// Where calls go.
 pub(super) struct Callee<'a> {
@@ -32,46 +102,35 @@ impl Callee<'_> {
     /// Runs one activation and waits for its end, on a thread that may block.
     ///
     /// # Errors
-    /// A fault when nothing was admitted: an unknown service or function, a name or number that breaks its rule, a full node.
-    pub(super) fn invoke(&self, invocation: Invocation) -> Result<Invoked, Fault> {
+    /// [`CallRefused`]: an unknown service or function, a name or number that breaks its rule, a full node.
+    pub(super) fn invoke(&self, invocation: Invocation) -> Result<Invoked, CallRefused> {
         let arguments = Bytes::from(invocation.arguments.clone());
         let target = self.target(invocation, arguments.len() as u64)?;
         let deadline_millis = target.budget.wall_time_millis.saturating_add(limits::INVOKE_WAIT_MILLIS.default);
-        let reservation = self.manager.reserve_inbound(&target).map_err(|refusal| refused(&refusal))?;
+        let reservation = self.manager.reserve_inbound(&target)?;
         let deadline = Deadline::after(self.clock.mono(), deadline_millis);
         let end = self.manager.call(reservation, CallOrder { arguments, deadline, trace: None }).wait();
         Ok(Invoked::of(end))
     }
 
-    fn target(&self, invocation: Invocation, input_bytes: u64) -> Result<InboundTarget, Fault> {
-        let wrong = |error: latent_core::CoreError| Fault::refused("invalid-name", error.to_string());
-        let service = ServiceName::parse(&invocation.service).map_err(wrong)?;
-        let Some(known) = self.services.iter().find(|known| known.name == service) else {
-            let names = self.services.iter().map(|known| known.name.as_str()).collect::<Vec<_>>().join(", ");
-            return Err(Fault::refused("unknown-service", format!("there is no service {service}; the services are: {names}")));
+    fn target(&self, invocation: Invocation, input_bytes: u64) -> Result<InboundTarget, CallRefused> {
+        let service = ServiceName::parse(&invocation.service)?;
+        let Some(configured) = self.services.iter().find(|configured| configured.name == service) else {
+            let known: Vec<_> = self.services.iter().map(|configured| configured.name.to_string()).collect();
+            let nearest = nearest(service.as_str(), known.iter().map(String::as_str)).map(str::to_owned);
+            return Err(CallRefused::UnknownService { service, known, nearest });
         };
-        let budget = invocation.budget.complete().map_err(|error| Fault::refused("out-of-range", error.to_string()))?;
         Ok(InboundTarget {
-            tenant: known.tenant.clone(),
-            principal: Principal::operator(&BindingId::parse(OPERATOR).map_err(wrong)?),
+            tenant: configured.tenant.clone(),
+            principal: Principal::operator(&BindingId::parse(OPERATOR)?),
             service,
-            contract: ContractName::parse(&invocation.contract).map_err(wrong)?,
-            function: FunctionName::parse(&invocation.function).map_err(wrong)?,
-            route: invocation.route.as_deref().map(RouteName::parse).transpose().map_err(wrong)?,
-            budget,
+            contract: ContractName::parse(&invocation.contract)?,
+            function: FunctionName::parse(&invocation.function)?,
+            route: invocation.route.as_deref().map(RouteName::parse).transpose()?,
+            budget: invocation.budget.complete()?,
             input_bytes_max: input_bytes.max(latent_node::limits::INPUT_BYTES.min),
         })
     }
-}
-
-fn refused(refusal: &ReserveRefusal) -> Fault {
-    let (kind, permanent) = match refusal {
-        ReserveRefusal::Route(_) => ("not-callable", true),
-        ReserveRefusal::Admission(_) => ("resource-exhausted", !refusal.waits_for_capacity()),
-        ReserveRefusal::Stopping => ("resource-exhausted", false),
-        _ => ("out-of-range", true),
-    };
-    Fault { permanent, ..Fault::refused(kind, refusal.to_string()) }
 }
 
 /// One call on a node that is not running: its directory is ours for that long, no trigger wakes, and no event is delivered.
@@ -90,7 +149,7 @@ pub(crate) fn invoke_stopped(config: &Config, invocation: Invocation, doing: &st
     composition.publish(composition.admit(&services)?)?;
     composition.write_down();
     let callee = Callee { manager: &composition.manager, clock: clock.as_ref(), services: &config.services };
-    let invoked = callee.invoke(invocation).map_err(|fault| CliError::Log { doing: doing.to_owned(), fault });
+    let invoked = callee.invoke(invocation).map_err(|refused| CliError::Log { doing: doing.to_owned(), fault: refused.into() });
     runtime.block_on(composition.manager.shutdown());
     runtime.block_on(super::close_audit(Arc::clone(&composition.audit)));
     invoked

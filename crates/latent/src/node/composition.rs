@@ -106,7 +106,7 @@ impl Composition {
             catalog: Arc::clone(&catalog),
             capabilities: Arc::clone(&capabilities),
             clock,
-            ids: Arc::new(Ids),
+            ids: Arc::new(Ids::default()),
             limits,
             runtime,
         })
@@ -280,17 +280,28 @@ fn grants_topics(service: &ServiceConfig) -> bool {
     granted_topics(service).next().is_some()
 }
 
+/// Ids that are drawn at a time: asking the system for each costs several per cent of a short activation.
+const IDS_DRAWN: usize = 64;
+
 /// Activation ids and traces from the system's random source.
-pub(crate) struct Ids;
+#[derive(Default)]
+pub(crate) struct Ids {
+    drawn: Mutex<Vec<[u8; 16]>>,
+}
 
 impl latent_node::IdSource for Ids {
     fn next_id(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        if getrandom::fill(&mut bytes).is_err() {
-            // No random source: still unique on this machine, by time and a counter.
-            bytes = *uuid::Uuid::now_v7().as_bytes();
+        // Ids are only taken from the stock, so a poisoned lock still guards unused ones.
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        if drawn.is_empty() {
+            let mut ids = [[0; 16]; IDS_DRAWN];
+            if getrandom::fill(ids.as_flattened_mut()).is_err() {
+                // No random source: still unique on this machine, by time and a counter.
+                return *uuid::Uuid::now_v7().as_bytes();
+            }
+            drawn.extend(ids);
         }
-        bytes
+        drawn.pop().unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes())
     }
 }
 

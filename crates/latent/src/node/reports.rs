@@ -92,11 +92,13 @@ impl ControlTarget for Reports {
 
     fn invoke(&self, invocation: Invocation) -> Result<Invoked, Fault> {
         let config = self.reloader.config();
-        Callee { manager: &self.composition.manager, clock: self.clock.as_ref(), services: &config.services }.invoke(invocation)
+        Callee { manager: &self.composition.manager, clock: self.clock.as_ref(), services: &config.services }
+            .invoke(invocation)
+            .map_err(Fault::from)
     }
 
     fn reload(&self, order: ReloadOrder) -> Result<Reloaded, Fault> {
-        self.reloader.reload(order)
+        self.reloader.reload(order).map_err(Fault::from)
     }
 
     fn services(&self) -> Result<Vec<ServiceInfo>, AdminError> {

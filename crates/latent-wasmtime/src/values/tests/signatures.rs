@@ -1,8 +1,8 @@
 //! Which types a function may have.
 
 use super::Wit;
-use super::types::{TEXT, U8, checked, list, option, record, result, variant};
-use crate::values::{Place, TypeProblem};
+use super::types::{TEXT, U8, checked, checked_in, list, option, record, result, variant};
+use crate::values::{Place, TypeProblem, TypeRoom};
 use Wit::Plain;
 
 fn refusal(wits: &[Wit]) -> (String, TypeProblem) {
@@ -66,6 +66,24 @@ fn a_small_component_with_a_huge_type_is_refused_after_bounded_work() {
     // Written out, a tuple of two, eighteen levels deep, has half a million parts.
     let (_, problem) = refusal(&[Wit::Doubled(Box::new(TEXT), 18)]);
     assert!(matches!(problem, TypeProblem::OverLimit { limit: "values_type_nodes", .. }), "{problem:?}");
+}
+
+#[test]
+fn the_functions_of_a_component_are_bounded_together_at_their_edge() {
+    // A function of such a tuple, in and out, has 16,383 nodes: after four of them there is room for four nodes. One of a number has
+    // three.
+    let parts = |count: usize| [Wit::Tuple(vec![U8; count])];
+    let mut room = TypeRoom::default();
+    (0..4).for_each(|_| drop(checked_in(&parts(8_190), &mut room).unwrap()));
+    assert!(checked_in(&[U8], &mut room).is_ok());
+    assert_eq!(limit(&checked_in(&[U8], &mut room).unwrap_err().problem), "values_component_nodes");
+}
+
+fn limit(problem: &TypeProblem) -> &'static str {
+    match problem {
+        TypeProblem::OverLimit { limit, .. } => limit,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Type};
 use wasmtime::{Config, Engine};
 
-use super::super::{Signature, TypeRefusal};
+use super::super::{Signature, TypeRefusal, TypeRoom};
 
 /// Every proposal that can be switched on, so that also the types that no component of ours may have can be made.
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
@@ -87,9 +87,13 @@ pub(super) fn signature(wits: &[Wit]) -> Signature {
 }
 
 pub(super) fn checked(wits: &[Wit]) -> Result<Signature, TypeRefusal> {
+    checked_in(wits, &mut TypeRoom::default())
+}
+
+pub(super) fn checked_in(wits: &[Wit], room: &mut TypeRoom) -> Result<Signature, TypeRefusal> {
     let types = types_of(wits);
     let params: Vec<_> = types.iter().enumerate().map(|(index, ty)| (format!("p{index}"), ty.clone())).collect();
-    Signature::of_types("f", params.iter().map(|(name, ty)| (&**name, ty.clone())), types)
+    Signature::of_types("f", params.iter().map(|(name, ty)| (&**name, ty.clone())), types, room)
 }
 
 /// Type definitions as text. Compound types are defined one by one, because those with names must be exported before they are used.

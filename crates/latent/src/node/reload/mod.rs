@@ -12,8 +12,8 @@ mod difference;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
-use latent_bridge::EventBus as _;
-use latent_core::Partition;
+use latent_bridge::{BusError, EventBus as _};
+use latent_core::{BindingId, Partition};
 use latent_node::delivery::{Changed, DeliveryHandle};
 
 use super::assembly::{BindingParts, Declared, check_handlers};
@@ -23,6 +23,72 @@ use crate::config::{self, Config, NamedFiles};
 use crate::control::{Difference, Fault, ReloadOrder, Reloaded};
 use crate::error::CliError;
 use difference::{Differences, differences};
+
+/// Why a configuration was not taken in. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReloadRefused {
+    /// Another configuration than the expected one is in force.
+    #[error("the configuration in force has epoch {found}, not {expected}; look at what it is and decide again")]
+    Epoch {
+        /// In force.
+        found: u64,
+        /// Expected.
+        expected: u64,
+    },
+    /// Another reload is under way.
+    #[error("another reload is under way; wait for its end")]
+    Busy,
+    /// Something changed that only a start can take in.
+    #[error("only a start can take in what changed in {}; start the node again", parts.join(", "))]
+    NeedsRestart {
+        /// What.
+        parts: Vec<String>,
+    },
+    /// A trigger asks for more memory than the node's cells were made for.
+    #[error("the cells of this node hold {held_bytes} bytes and trigger {trigger} asks for {wanted_bytes}; start the node again")]
+    Memory {
+        /// The trigger.
+        trigger: BindingId,
+        /// What a cell holds.
+        held_bytes: u64,
+        /// What it asks for.
+        wanted_bytes: u64,
+    },
+    /// The file, a component or a part of the node does not allow it.
+    #[error("{error}: {}", error.why())]
+    Part {
+        /// In the words of the command that would meet it.
+        #[from]
+        error: CliError,
+    },
+    /// The log could not say where a topic ends.
+    #[error(transparent)]
+    Log(#[from] BusError),
+    /// The node is on its way out.
+    #[error("the node is stopping; the next start reads the configuration")]
+    Stopping,
+}
+
+impl ReloadRefused {
+    /// The name used in machine-readable output and `docs/errors.md`.
+    pub(crate) fn kind(&self) -> &str {
+        match self {
+            Self::Epoch { .. } => "epoch-conflict",
+            Self::Busy => "busy",
+            Self::NeedsRestart { .. } | Self::Memory { .. } => "needs-restart",
+            Self::Part { error } => error.kind(),
+            Self::Log(error) => error.kind(),
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
+impl From<ReloadRefused> for Fault {
+    fn from(refused: ReloadRefused) -> Self {
+        let permanent = !matches!(refused, ReloadRefused::Busy | ReloadRefused::Log(_) | ReloadRefused::Stopping);
+        Self { permanent, ..Self::refused(refused.kind(), refused.to_string()) }
+    }
+}
 
 /// The configuration in force, and what it takes to put another one in force.
 pub(super) struct Reloader {
@@ -39,7 +105,7 @@ struct Ready {
     config: Config,
     services: Vec<Admitted>,
     coming: Vec<Declared>,
-    leaving: BTreeSet<latent_core::BindingId>,
+    leaving: BTreeSet<BindingId>,
     changes: Vec<Difference>,
 }
 
@@ -57,16 +123,15 @@ impl Reloader {
     /// had begun.
     ///
     /// # Errors
-    /// Why not, as a fault; nothing has changed then.
-    pub(super) fn reload(&self, order: ReloadOrder) -> Result<Reloaded, Fault> {
+    /// [`ReloadRefused`].
+    pub(super) fn reload(&self, order: ReloadOrder) -> Result<Reloaded, ReloadRefused> {
         let _turn = self.take_turn()?;
         let now = self.config();
         let epoch = self.composition.epoch();
         if let Some(expected) = order.expected_epoch.filter(|expected| *expected != epoch) {
-            let message = format!("the configuration in force has epoch {epoch}, not {expected}; look at what it is and decide again");
-            return Err(Fault::refused("epoch-conflict", message));
+            return Err(ReloadRefused::Epoch { found: epoch, expected });
         }
-        let next = config::load(&now.path, NamedFiles::ComponentsMustExist).map_err(|error| fault(&CliError::Config(error)))?.config;
+        let next = config::load(&now.path, NamedFiles::ComponentsMustExist).map_err(CliError::Config)?.config;
         let file = now.path.display().to_string();
         let ready = self.prepare(&now, next)?;
         if order.dry_run || ready.changes.is_empty() {
@@ -78,48 +143,40 @@ impl Reloader {
         Ok(Reloaded { file, epoch, applied: true, changes })
     }
 
-    fn take_turn(&self) -> Result<MutexGuard<'_, ()>, Fault> {
+    fn take_turn(&self) -> Result<MutexGuard<'_, ()>, ReloadRefused> {
         match self.turn.try_lock() {
             Ok(turn) => Ok(turn),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                let busy = Fault::refused("busy", "another reload is under way; wait for its end".to_owned());
-                Err(Fault { permanent: false, ..busy })
-            }
+            Err(TryLockError::WouldBlock) => Err(ReloadRefused::Busy),
         }
     }
 
     /// Everything that can be refused.
-    fn prepare(&self, now: &Config, next: Config) -> Result<Ready, Fault> {
+    fn prepare(&self, now: &Config, next: Config) -> Result<Ready, ReloadRefused> {
         let Differences { mut changes, for_restart, leaving, coming } = differences(now, &next);
         if !for_restart.is_empty() {
-            let message = format!("only a start can take in what changed in {}; start the node again", for_restart.join(", "));
-            return Err(Fault::refused("needs-restart", message));
+            return Err(ReloadRefused::NeedsRestart { parts: for_restart });
         }
         self.check_memory(&coming)?;
-        let services = self.composition.admit(&next.services).map_err(|error| fault(&error))?;
-        check_handlers(&next.triggers, &services).map_err(|error| fault(&error))?;
+        let services = self.composition.admit(&next.services)?;
+        check_handlers(&next.triggers, &services)?;
         changes.extend(self.composition.other_components(&services));
-        let coming = self.bindings.declare(&coming).map_err(|error| fault(&error))?;
+        let coming = self.bindings.declare(&coming)?;
         Ok(Ready { config: next, services, coming, leaving: leaving.into_iter().collect(), changes })
     }
 
     /// Cells were made for the largest budget of the start.
-    fn check_memory(&self, coming: &[TriggerConfig]) -> Result<(), Fault> {
-        let held = self.composition.memory_bytes_max();
-        match coming.iter().find(|trigger| trigger.budget.memory_bytes > held) {
+    fn check_memory(&self, coming: &[TriggerConfig]) -> Result<(), ReloadRefused> {
+        let held_bytes = self.composition.memory_bytes_max();
+        match coming.iter().find(|trigger| trigger.budget.memory_bytes > held_bytes) {
             None => Ok(()),
             Some(trigger) => {
-                let message = format!(
-                    "the cells of this node hold {held} bytes and trigger {} asks for {}; start the node again",
-                    trigger.id, trigger.budget.memory_bytes
-                );
-                Err(Fault::refused("needs-restart", message))
+                Err(ReloadRefused::Memory { trigger: trigger.id.clone(), held_bytes, wanted_bytes: trigger.budget.memory_bytes })
             }
         }
     }
 
-    fn put_in_force(&self, now: &Config, ready: Ready) -> Result<u64, Fault> {
+    fn put_in_force(&self, now: &Config, ready: Ready) -> Result<u64, ReloadRefused> {
         let Ready { config, services, coming, leaving, changes: _ } = ready;
         self.finished(self.deliveries.remove(leaving.clone()).wait())?;
         let epoch = match self.composition.publish(services) {
@@ -127,9 +184,9 @@ impl Reloader {
             Err(error) => {
                 // Nobody else grants or publishes, so this is not expected; callers are where they were, and so shall the triggers be.
                 let left: Vec<_> = now.triggers.iter().filter(|trigger| leaving.contains(&trigger.id)).cloned().collect();
-                let back = self.bindings.declare(&left).map_err(|error| fault(&error))?;
+                let back = self.bindings.declare(&left)?;
                 self.bring_in(back)?;
-                return Err(fault(&error));
+                return Err(error.into());
             }
         };
         self.bring_in(coming)?;
@@ -139,31 +196,26 @@ impl Reloader {
     }
 
     /// Adds triggers, and tells them what was appended while they were not there.
-    fn bring_in(&self, triggers: Vec<Declared>) -> Result<(), Fault> {
+    fn bring_in(&self, triggers: Vec<Declared>) -> Result<(), ReloadRefused> {
         let topics: BTreeSet<_> = triggers.iter().map(|declared| declared.trigger.topic.clone()).collect();
         self.finished(self.deliveries.add(self.bindings.specs(triggers)).wait())?;
         let log = &self.bindings.log;
         for topic in topics {
-            let partitions = log.partitions(topic.as_str()).map_err(|error| Fault::from(&error))?;
+            let partitions = log.partitions(topic.as_str())?;
             for partition in (0..partitions).map(Partition) {
-                let (_, end) = log.bounds(topic.as_str(), partition).map_err(|error| Fault::from(&error))?;
+                let (_, end) = log.bounds(topic.as_str(), partition)?;
                 self.deliveries.available(topic.as_str(), partition, end);
             }
         }
         Ok(())
     }
 
-    fn finished(&self, changed: Changed) -> Result<(), Fault> {
+    fn finished(&self, changed: Changed) -> Result<(), ReloadRefused> {
         match changed {
             Changed::Done => Ok(()),
             Changed::DriverEnded => {
-                Err(Fault::refused("stopping", "the node is stopping; the next start reads the configuration".to_owned()))
+                Err(ReloadRefused::Stopping)
             }
         }
     }
-}
-
-/// A command's failure as a fault: what and why; what to do is the asking command's to say.
-fn fault(error: &CliError) -> Fault {
-    Fault::refused(error.kind(), format!("{error}: {}", error.why()))
 }

@@ -86,7 +86,7 @@ impl Caller {
             catalog,
             capabilities: Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::default()))),
             clock: Arc::clone(&clock),
-            ids: Arc::new(Ids),
+            ids: Arc::new(Ids::default()),
             limits,
             runtime: runtime.handle().clone(),
         })

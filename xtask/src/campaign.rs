@@ -1,0 +1,84 @@
+//! `cargo xtask campaign`: long runs whose last report is kept in `docs/reliability.md`. The tests hold the run and its checks; this only
+//! gives it length, and writes down what it said.
+
+use std::path::Path;
+
+use crate::failure::Failure;
+use crate::process::{cargo, run_lines};
+
+/// Where the reports are.
+const PAGE: &str = "docs/reliability.md";
+
+/// A long run: a test that prints one line about itself.
+struct Campaign {
+    name: &'static str,
+    package: &'static str,
+    test: &'static str,
+    /// Makes the test long.
+    variable: &'static str,
+    length: &'static str,
+    /// What the line of the report begins with.
+    line_contains: &'static str,
+}
+
+const CAMPAIGNS: &[Campaign] = &[Campaign {
+    name: "activations",
+    package: "latent-node",
+    test: "activation_soak",
+    variable: "LATENT_SOAK_ACTIVATIONS",
+    length: "1000000",
+    line_contains: " activations: ",
+}];
+
+/// Runs one campaign and puts its report into the page.
+///
+/// # Errors
+/// [`Failure::Usage`] for an unknown name; [`Failure::Command`] when a check failed; [`Failure::Unexpected`] and [`Failure::File`] for the report
+/// and the page.
+pub(crate) fn run(root: &Path, name: &str) -> Result<(), Failure> {
+    let campaign = CAMPAIGNS.iter().find(|campaign| campaign.name == name).ok_or(Failure::Usage)?;
+    let mut command = cargo(root);
+    command.args(["test", "--locked", "-p", campaign.package, "--test", campaign.test, "--", "--nocapture"]);
+    command.env(campaign.variable, campaign.length);
+    let mut report = None;
+    run_lines(&format!("campaign {name}, {} long", campaign.length), &mut command, |line| {
+        if line.contains(campaign.line_contains) {
+            report = Some(line.trim().to_owned());
+        }
+    })?;
+    let silent = || Failure::Unexpected { what: format!("the campaign {name}"), problem: "it ended well and reported nothing".to_owned() };
+    let report = report.ok_or_else(silent)?;
+    let page = root.join(PAGE);
+    let failed = |source| Failure::File { path: page.clone(), source };
+    let text = std::fs::read_to_string(&page).map_err(failed)?;
+    let no_place = || Failure::Unexpected { what: PAGE.to_owned(), problem: format!("it has no place for the report of {name}") };
+    std::fs::write(&page, with_report(&text, name, &report).ok_or_else(no_place)?).map_err(failed)
+}
+
+/// The page with another report between the two marks of a campaign.
+fn with_report(page: &str, name: &str, report: &str) -> Option<String> {
+    let (begin, end) = (format!("<!-- campaign {name} -->\n"), format!("<!-- end of {name} -->\n"));
+    let (before, rest) = page.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    Some(format!("{before}{begin}\n{report}\n\n{end}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_takes_the_place_of_the_last_one() {
+        let page = "a\n<!-- campaign x -->\nold\n<!-- end of x -->\nb\n";
+        assert_eq!(with_report(page, "x", "new").unwrap(), "a\n<!-- campaign x -->\n\nnew\n\n<!-- end of x -->\nb\n");
+        assert_eq!(with_report(page, "y", "new"), None);
+    }
+
+    #[test]
+    fn every_campaign_has_its_place_on_the_page() {
+        let page = include_str!("../../docs/reliability.md");
+        for campaign in CAMPAIGNS {
+            assert!(with_report(page, campaign.name, "x").is_some(), "{}", campaign.name);
+        }
+    }
+}
