@@ -10,7 +10,7 @@
 //! every wait.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use latent_core::{
     ComponentDigest, ContractName, FunctionName, Limit, LimitError, PublicationId, RouteGeneration, RouteName, ServiceName, TenantId,
@@ -28,10 +28,10 @@ pub type Contracts = BTreeMap<ContractName, BTreeSet<FunctionName>>;
 pub struct NewPublication {
     /// The service it implements.
     pub service: ServiceName,
-    /// The tenants that may call it.
-    pub tenants: BTreeSet<TenantId>,
+    /// The tenants that may call it. The catalog shares equal ones.
+    pub tenants: Arc<BTreeSet<TenantId>>,
     /// What it offers.
-    pub contracts: Contracts,
+    pub contracts: Arc<Contracts>,
     /// Its component.
     pub digest: ComponentDigest,
 }
@@ -67,7 +67,7 @@ pub struct PublicationSummary {
     /// The service it implements.
     pub service: ServiceName,
     /// Its scope.
-    pub tenants: BTreeSet<TenantId>,
+    pub tenants: Arc<BTreeSet<TenantId>>,
     /// Its component.
     pub digest: ComponentDigest,
     /// Who may still call it.
@@ -256,6 +256,9 @@ pub struct Catalog {
 #[derive(Debug, Default)]
 struct State {
     publications: BTreeMap<PublicationId, Publication>,
+    /// Scopes and offers of the publications, each once: thousands of publications are alike in both.
+    scopes: BTreeSet<Arc<BTreeSet<TenantId>>>,
+    offers: BTreeSet<Arc<Contracts>>,
     last_id: u64,
     routes: RouteTable,
     revocations: RevocationList,
@@ -460,6 +463,15 @@ impl Catalog {
     }
 }
 
+/// The one that is equal and known already, if there is one.
+fn shared<T: Ord>(known: &mut BTreeSet<Arc<T>>, value: Arc<T>) -> Arc<T> {
+    if let Some(equal) = known.get(&value) {
+        return Arc::clone(equal);
+    }
+    known.insert(Arc::clone(&value));
+    value
+}
+
 fn default_routes(content: &NewPublication) -> impl Iterator<Item = RouteKey> {
     content.tenants.iter().map(|tenant| RouteKey { tenant: tenant.clone(), service: content.service.clone(), route: None })
 }
@@ -483,8 +495,10 @@ impl State {
         Ok(())
     }
 
-    fn add(&mut self, content: NewPublication) -> Result<PublicationId, CatalogError> {
+    fn add(&mut self, mut content: NewPublication) -> Result<PublicationId, CatalogError> {
         check_count(limits::PUBLICATIONS, self.publications.len() + 1)?;
+        content.tenants = shared(&mut self.scopes, content.tenants);
+        content.contracts = shared(&mut self.offers, content.contracts);
         self.last_id = self.last_id.saturating_add(1);
         let id = PublicationId(self.last_id);
         let mut state = self.revocations.state_of(&content.service, content.digest);

@@ -12,6 +12,7 @@ use latent_node::{
 };
 use latent_wasmtime::HANDLER_CONTRACT;
 
+use crate::component_file;
 use crate::config::settings::ServiceConfig;
 use crate::control::{ClockInfo, ClockState, RevokeOrder, Revoked, RouteInfo, RouteOrder, Routed, ServiceInfo, ServiceState};
 use crate::host::{ClockWatch, HostFileError, HostFiles, RevocationFile, held_words, read_revocations};
@@ -259,10 +260,10 @@ pub(crate) fn of_configuration(files: HostFiles, services: &[ServiceConfig]) -> 
     let mut unread = Unread::new();
     for service in services {
         let (name, tenant) = (service.name.clone(), service.tenant.clone());
-        match std::fs::read(&service.component) {
+        match component_file::read(&service.component) {
             Ok(component) => {
-                let (tenants, digest) = (BTreeSet::from([tenant]), ComponentDigest::of(&component));
-                catalog.add(NewPublication { service: name, tenants, contracts: BTreeMap::from([handler.clone()]), digest })?;
+                let (tenants, digest) = (BTreeSet::from([tenant]).into(), ComponentDigest::of(&component));
+                catalog.add(NewPublication { service: name, tenants, contracts: BTreeMap::from([handler.clone()]).into(), digest })?;
             }
             Err(_) => _ = unread.entry(name).or_default().insert(tenant),
         }
@@ -418,7 +419,7 @@ impl Known {
         if published.is_empty() && revoked.is_empty() && !unread.contains_key(service) {
             return Err(AdminError::UnknownService { service: service.clone() });
         }
-        let tenants = published.iter().flat_map(|summary| &summary.tenants).chain(unread.get(service).into_iter().flatten());
+        let tenants = published.iter().flat_map(|summary| summary.tenants.iter()).chain(unread.get(service).into_iter().flatten());
         Ok(Self { service: service.clone(), tenants: tenants.cloned().collect(), published, revoked })
     }
 

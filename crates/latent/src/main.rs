@@ -1,12 +1,13 @@
 //! The `latent` command: a node, and everything a person does with one.
 //!
 //! `cli` has the words, `commands` one file for each, `config` the settings, `control` the talk with a running node, `access` the way
-//! to the data, `engine` how it is opened, `maintenance` how it is kept in order, `host` what a node keeps of itself, `administration` what may be called and where calls lead, `node` the assembly that `latent run` starts. How a command ends is decided in `error` and `exit` alone.
+//! to the data, `component_file` how a component is read, `engine` how it is opened, `maintenance` how it is kept in order, `host` what a node keeps of itself, `administration` what may be called and where calls lead, `node` the assembly that `latent run` starts. How a command ends is decided in `error` and `exit` alone.
 
 mod access;
 mod administration;
 mod cli;
 mod commands;
+mod component_file;
 mod config;
 mod control;
 mod data_dir;

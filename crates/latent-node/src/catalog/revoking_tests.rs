@@ -12,11 +12,12 @@ fn tenant(name: &str) -> TenantId {
 fn publication(component: &[u8]) -> NewPublication {
     NewPublication {
         service: ServiceName::parse("triage").unwrap(),
-        tenants: BTreeSet::from([tenant("acme"), tenant("beta")]),
+        tenants: BTreeSet::from([tenant("acme"), tenant("beta")]).into(),
         contracts: Contracts::from([(
             ContractName::parse("demo:pkg/i@1.0.0").unwrap(),
             BTreeSet::from([FunctionName::parse("handle").unwrap()]),
-        )]),
+        )])
+        .into(),
         digest: ComponentDigest::of(component),
     }
 }

@@ -20,8 +20,8 @@ fn function(name: &str) -> FunctionName {
 fn publication(component: &[u8]) -> NewPublication {
     NewPublication {
         service: service("triage"),
-        tenants: BTreeSet::from([tenant("acme"), tenant("beta")]),
-        contracts: Contracts::from([(contract(1), BTreeSet::from([function("handle")]))]),
+        tenants: BTreeSet::from([tenant("acme"), tenant("beta")]).into(),
+        contracts: Contracts::from([(contract(1), BTreeSet::from([function("handle")]))]).into(),
         digest: ComponentDigest::of(component),
     }
 }
@@ -202,9 +202,9 @@ fn a_route_leads_only_to_what_its_tenant_may_call() {
 
 #[test]
 fn a_publication_is_bounded_in_tenants_contracts_and_functions() {
-    let tenants = |count: usize| (0..count).map(|n| tenant(&format!("t{n}"))).collect();
+    let tenants = |count: usize| Arc::new((0..count).map(|n| tenant(&format!("t{n}"))).collect());
     let functions = |count: usize| (0..count).map(|n| function(&format!("f{n}"))).collect::<BTreeSet<_>>();
-    let contracts = |count: usize| (0..count).map(|n| (contract(n), functions(1))).collect();
+    let contracts = |count: usize| Arc::new((0..count).map(|n| (contract(n), functions(1))).collect());
     type Make<'a> = Box<dyn Fn(usize) -> NewPublication + 'a>;
     let with = |change: &dyn Fn(&mut NewPublication)| {
         let mut content = publication(b"one");
@@ -214,7 +214,10 @@ fn a_publication_is_bounded_in_tenants_contracts_and_functions() {
     let cases: [(Limit, Make<'_>); 3] = [
         (limits::PUBLICATION_TENANTS, Box::new(|count| with(&|content| content.tenants = tenants(count)))),
         (limits::PUBLICATION_CONTRACTS, Box::new(|count| with(&|content| content.contracts = contracts(count)))),
-        (limits::CONTRACT_FUNCTIONS, Box::new(|count| with(&|content| content.contracts = [(contract(1), functions(count))].into()))),
+        (
+            limits::CONTRACT_FUNCTIONS,
+            Box::new(|count| with(&|content| content.contracts = Contracts::from([(contract(1), functions(count))]).into())),
+        ),
     ];
     for (limit, make) in cases {
         let most = limit.max_usize();

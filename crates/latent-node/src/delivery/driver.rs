@@ -78,7 +78,9 @@ pub struct DeliveryDriver {
     manager: Arc<LocalActivationManager>,
     clock: Arc<dyn Clock>,
     /// By a number that is never given again, so that late news of a unit that is gone reach nobody else.
-    units: BTreeMap<usize, Unit>,
+    ///
+    /// Boxed, because a map keeps room for several values where it has one.
+    units: BTreeMap<usize, Box<Unit>>,
     next_unit: usize,
     /// Units that are to go, by who waits for that.
     removals: Vec<Removal>,
@@ -130,7 +132,7 @@ impl DeliveryDriver {
                 let index = self.next_unit;
                 self.next_unit += 1;
                 self.shared.listen(&parts.topic, partition.partition, index);
-                self.units.insert(index, Unit::new(Arc::clone(&parts), partition));
+                self.units.insert(index, Box::new(Unit::new(Arc::clone(&parts), partition)));
                 self.touched.insert(index);
             }
         }
@@ -142,7 +144,7 @@ impl DeliveryDriver {
         let mut stopping = false;
         loop {
             self.work();
-            if stopping && self.units.values().all(Unit::is_quiet) {
+            if stopping && self.units.values().all(|unit| unit.is_quiet()) {
                 self.answer_requests();
                 return;
             }
@@ -207,7 +209,7 @@ impl DeliveryDriver {
     fn end_removals(&mut self) {
         for removal in std::mem::take(&mut self.removals) {
             let (quiet, open): (BTreeSet<_>, BTreeSet<_>) =
-                removal.units.iter().partition(|index| self.units.get(index).is_none_or(Unit::is_quiet));
+                removal.units.iter().partition(|index| self.units.get(index).is_none_or(|unit| unit.is_quiet()));
             quiet.into_iter().for_each(|index| self.let_go(index));
             if open.is_empty() {
                 removal.removed.complete(Changed::Done);
@@ -314,7 +316,7 @@ impl DeliveryDriver {
 
     fn answer_requests(&self) {
         for request in self.shared.take_requests() {
-            request.complete(unit::statuses(self.units.values(), self.clock.as_ref()));
+            request.complete(unit::statuses(self.units.values().map(Box::as_ref), self.clock.as_ref()));
         }
     }
 }

@@ -23,7 +23,7 @@ impl Called {
     fn running(guest: Guest) -> Self {
         let engine = WasmEngine::new(EngineOptions { cells: limits().cells.into(), ..EngineOptions::default() }).unwrap();
         let backend = Arc::new(WasmBackend::new(engine));
-        let contracts = backend.load(guest.component).unwrap().contracts();
+        let contracts = backend.load(guest.component).unwrap().contracts().into();
         let (catalog, _) = catalog(guest.component);
         let whole = latent_node::NewPublication { contracts, ..publication(guest.component) };
         let published = catalog.add(whole).unwrap();

@@ -106,7 +106,8 @@ async fn only_the_handler_can_be_called_with_an_event() {
     let node = RealNode::running(BEHAVE);
     let calc = ContractName::parse("demo:math/calc@1.0.0").unwrap();
     let add = FunctionName::parse("add").unwrap();
-    let content = NewPublication { contracts: Contracts::from([(calc.clone(), [add.clone()].into())]), ..publication(BEHAVE.component) };
+    let content =
+        NewPublication { contracts: Contracts::from([(calc.clone(), [add.clone()].into())]).into(), ..publication(BEHAVE.component) };
     let other = node.catalog.add(content).unwrap();
     node.catalog.point_route(route("a"), other).unwrap();
     let end = node.run(&InboundTarget { contract: calc, function: add, ..target("a") }, "ok").await;

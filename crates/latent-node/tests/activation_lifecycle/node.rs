@@ -45,11 +45,12 @@ pub(crate) fn limits() -> NodeLimits {
 pub(crate) fn publication(component: &[u8]) -> NewPublication {
     NewPublication {
         service: ServiceName::parse("triage").unwrap(),
-        tenants: BTreeSet::from(["a", "b", "c"].map(tenant)),
+        tenants: BTreeSet::from(["a", "b", "c"].map(tenant)).into(),
         contracts: Contracts::from([(
             ContractName::parse(HANDLER_CONTRACT).unwrap(),
             BTreeSet::from([FunctionName::parse("handle").unwrap()]),
-        )]),
+        )])
+        .into(),
         digest: ComponentDigest::of(component),
     }
 }

@@ -79,8 +79,8 @@ impl Node {
             let component = backend.load(guest.component).unwrap();
             let content = NewPublication {
                 service: service(guest),
-                tenants: BTreeSet::from([tenant()]),
-                contracts: component.contracts(),
+                tenants: BTreeSet::from([tenant()]).into(),
+                contracts: component.contracts().into(),
                 digest: component.digest(),
             };
             let publication = catalog.add(content).unwrap();

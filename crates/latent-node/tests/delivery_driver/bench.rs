@@ -219,8 +219,8 @@ fn publish(catalog: &Catalog, tenant: &str, component: &str) -> PublicationId {
     let tenant = TenantId::parse(tenant).unwrap();
     let publication = NewPublication {
         service: service(),
-        tenants: BTreeSet::from([tenant.clone()]),
-        contracts: BTreeMap::from([(contract(), BTreeSet::from([handle_function()]))]),
+        tenants: BTreeSet::from([tenant.clone()]).into(),
+        contracts: BTreeMap::from([(contract(), BTreeSet::from([handle_function()]))]).into(),
         digest: ComponentDigest::of(component.as_bytes()),
     };
     let publication = catalog.add(publication).unwrap();

@@ -20,6 +20,8 @@ use super::eviction::{Held, Standing};
 
 const KEY_FILE: &str = "key";
 const UNFINISHED: &str = ".new-";
+/// How often a key is begun at most, when others open the directory in the same moment.
+const KEY_ATTEMPTS: usize = 8;
 /// Permission bits that let somebody else in.
 const OTHERS: u32 = 0o077;
 
@@ -62,10 +64,15 @@ impl Folder {
         let path = self.path.join(KEY_FILE);
         let failed = |action| move |error: io::Error| (action, error);
         let key = || {
-            if let Some(file) = self.existing(KEY_FILE).map_err(failed("opened"))? {
-                return Ok(file);
+            let mut made = Ok(());
+            // Another process's opening may take an unfinished key for a leftover; each time that happens somebody has gone on.
+            for _ in 0..KEY_ATTEMPTS {
+                if let Some(file) = self.existing(KEY_FILE).map_err(failed("opened"))? {
+                    return Ok(file);
+                }
+                made = self.make_key();
             }
-            self.make_key().map_err(failed("made"))?;
+            made.map_err(failed("made"))?;
             self.existing(KEY_FILE).map_err(failed("opened"))?.ok_or(("opened", io::ErrorKind::NotFound.into()))
         };
         let io_failed = |(action, error): (&'static str, io::Error)| match error.raw_os_error().map(Errno::from_raw_os_error) {

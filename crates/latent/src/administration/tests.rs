@@ -7,8 +7,8 @@ fn name<T>(parsed: Result<T, CoreError>) -> T {
 fn publish(catalog: &Catalog, service: &str, tenants: &[&str], component: &[u8]) -> PublicationId {
     let publication = NewPublication {
         service: name(ServiceName::parse(service)),
-        tenants: tenants.iter().map(|tenant| name(TenantId::parse(tenant))).collect(),
-        contracts: BTreeMap::from([(name(ContractName::parse("a:b/c@1.0.0")), BTreeSet::from([name(FunctionName::parse("f"))]))]),
+        tenants: tenants.iter().map(|tenant| name(TenantId::parse(tenant))).collect::<BTreeSet<_>>().into(),
+        contracts: BTreeMap::from([(name(ContractName::parse("a:b/c@1.0.0")), BTreeSet::from([name(FunctionName::parse("f"))]))]).into(),
         digest: ComponentDigest::of(component),
     };
     catalog.publish(publication).unwrap()

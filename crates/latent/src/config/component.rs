@@ -1,11 +1,11 @@
 //! What the first bytes of a component's file say, before anything is compiled.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::problem::Fault;
 use super::section::{Report, Spanned};
+use crate::component_file;
 
 /// Magic, version and layer of a binary.
 const HEAD_BYTES: usize = 8;
@@ -48,10 +48,7 @@ pub(super) fn check(report: &mut Report<'_>, component: &Spanned<PathBuf>) {
 
 /// The first bytes, or as many as there are.
 fn head_of(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
+    let (file, _) = component_file::open(path)?;
     let mut head = Vec::with_capacity(HEAD_BYTES);
     file.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
     Ok(head)

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use latent_bridge::EventBus;
 use latent_capabilities::{ActivationCapabilityRuntime, CompletionAccount, EVENT_PUBLISHER, EventBinding, ProviderRef};
 use latent_core::{
-    Budget, Clock, ComponentDigest, ContractName, CoreError, Epoch, ProviderId, PublicationId, ServiceName, length_delimited_sha256,
+    Budget, Clock, ComponentDigest, ContractName, CoreError, Epoch, LogicalTopic, ProviderId, PublicationId, ServiceName, TenantId,
+    length_delimited_sha256,
 };
 use latent_node::{
     AuditFile, AuditFileLimits, Catalog, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits, RouteKey, WasmBackend,
@@ -68,7 +69,9 @@ struct Published {
     digest: ComponentDigest,
     /// All that ever stood for it: work that was reserved on an older one still runs.
     publications: Vec<PublicationId>,
-    config: ServiceConfig,
+    tenant: TenantId,
+    /// Topics it may publish to.
+    topics: BTreeSet<LogicalTopic>,
 }
 
 impl Composition {
@@ -191,7 +194,7 @@ impl Composition {
         let mut fresh = Vec::new();
         for Admitted { service, facts, digest } in services {
             let before = published.get(&service.name);
-            let same = before.filter(|before| before.digest == digest && before.config.tenant == service.tenant);
+            let same = before.filter(|before| before.digest == digest && before.tenant == service.tenant);
             let publications = match same {
                 Some(same) => same.publications.clone(),
                 None => {
@@ -200,7 +203,8 @@ impl Composition {
                     before.into_iter().flat_map(|before| before.publications.iter().copied()).chain([id]).collect()
                 }
             };
-            next.insert(service.name.clone(), Published { digest, publications, config: service });
+            let topics = granted_topics(&service).cloned().collect();
+            next.insert(service.name, Published { digest, publications, tenant: service.tenant, topics });
         }
         let grants = next.values().flat_map(|service| self.event_bindings(service));
         let refused = |error: &dyn std::fmt::Display| part("the grants of the services", error);
@@ -210,8 +214,8 @@ impl Composition {
             // It was just added, and its routes were counted; what could refuse here are other administrators at the same moment.
             self.catalog.point_default_routes(publication).map_err(|error| part("the routes of the services", &error))?;
         }
-        for gone in published.iter().filter(|(name, _)| !next.contains_key(*name)).map(|(_, service)| service) {
-            let route = RouteKey { tenant: gone.config.tenant.clone(), service: gone.config.name.clone(), route: None };
+        for (name, gone) in published.iter().filter(|(name, _)| !next.contains_key(*name)) {
+            let route = RouteKey { tenant: gone.tenant.clone(), service: name.clone(), route: None };
             // An error means that no route was ever pointed there.
             let _ = self.catalog.revoke_route(&route);
         }
@@ -221,7 +225,8 @@ impl Composition {
 
     fn add(&self, service: &ServiceConfig, facts: &Facts, digest: ComponentDigest) -> Result<PublicationId, CliError> {
         let tenants = BTreeSet::from([service.tenant.clone()]);
-        let content = NewPublication { service: service.name.clone(), tenants, contracts: facts.contracts(), digest };
+        let content =
+            NewPublication { service: service.name.clone(), tenants: tenants.into(), contracts: facts.contracts().into(), digest };
         let publication = self.catalog.add(content).map_err(|error| part(&format!("service {}", service.name), &error))?;
         tracing::info!(service = %service.name, tenant = %service.tenant, %digest, %publication, "component published");
         if let Some(Err(refused)) = self.catalog.publication(publication).map(|published| published.callable_by(&service.tenant)) {
@@ -236,15 +241,14 @@ impl Composition {
 
     /// What the configuration grants a service: the same for all publications that ever stood for it.
     fn event_bindings(&self, service: &Published) -> Vec<EventBinding> {
-        let topics: BTreeSet<_> = granted_topics(&service.config).cloned().collect();
-        if topics.is_empty() {
+        if service.topics.is_empty() {
             return Vec::new();
         }
         let binding = |publication: &PublicationId| EventBinding {
             publication: *publication,
-            tenant: service.config.tenant.clone(),
+            tenant: service.tenant.clone(),
             provider: self.provider.clone(),
-            topics: topics.clone(),
+            topics: service.topics.clone(),
         };
         service.publications.iter().map(binding).collect()
     }
@@ -272,7 +276,7 @@ fn remembering_catalog(host: HostFiles) -> Result<Catalog, CliError> {
     Ok(Catalog::with_revocations(revocations, Box::new(RevocationFile(host))))
 }
 
-fn granted_topics(service: &ServiceConfig) -> impl Iterator<Item = &latent_core::LogicalTopic> {
+fn granted_topics(service: &ServiceConfig) -> impl Iterator<Item = &LogicalTopic> {
     service.grants.iter().filter(|grant| grant.capability.as_str() == EVENT_PUBLISHER).flat_map(|grant| &grant.topics)
 }
 

@@ -9,15 +9,16 @@
 //! components reads none of them. What is known is a shortcut and no authority: a component is believed by its digest when it is read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::fs;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use latent_core::{ComponentDigest, ContractName, FunctionName};
 use latent_node::{ComponentSource, Contracts, LoadError, WasmBackend};
-use latent_wasmtime::limits::COMPONENT_BYTES;
 use serde::{Deserialize, Serialize};
+
+use crate::component_file;
 
 const KNOWN: &str = "known.json";
 /// Grows when what is known of a component changes its form or meaning.
@@ -156,18 +157,14 @@ impl Shelf {
     /// # Errors
     /// [`ShelfError`].
     pub(super) fn take_in(&mut self, file: &Path, backend: &WasmBackend) -> Result<Facts, ShelfError> {
-        let mut opened = File::open(file).map_err(ShelfError::Unreadable)?;
-        let metadata = opened.metadata().map_err(ShelfError::Unreadable)?;
-        if !metadata.is_file() {
-            return Err(ShelfError::Unreadable(io::Error::other("it is not a file")));
-        }
+        let (opened, metadata) = component_file::open(file).map_err(ShelfError::Unreadable)?;
         let stamp = Stamp::of(&metadata);
         if let Some((_, facts)) = self.known.files.get(file).filter(|(known, _)| *known == stamp)
             && facts.digest().is_some_and(|digest| self.shelved.has(digest))
         {
             return Ok(facts.clone());
         }
-        let component = read_bounded(&mut opened).map_err(ShelfError::Unreadable)?;
+        let component = component_file::read_opened(&opened).map_err(ShelfError::Unreadable)?;
         let prepared = backend.load(&component)?;
         self.shelved.keep(prepared.digest(), &component).map_err(|source| ShelfError::NotKept { dir: self.shelved.dir.clone(), source })?;
         let facts = Facts::of(&prepared);
@@ -220,21 +217,13 @@ impl Shelved {
 impl ComponentSource for Shelved {
     fn read(&self, digest: ComponentDigest) -> Result<Vec<u8>, String> {
         let file = self.file(digest);
-        File::open(&file)
-            .and_then(|mut opened| read_bounded(&mut opened))
+        component_file::read(&file)
             .map_err(|error| format!("{}: {error}; start the node again, which reads it from the configuration's file", file.display()))
     }
 }
 
 fn file_name(digest: ComponentDigest) -> String {
     format!("{}.wasm", digest.to_string().trim_start_matches("sha256:"))
-}
-
-/// One byte more than allowed is enough to be refused later, with the limit's name.
-fn read_bounded(file: &mut File) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.take(COMPONENT_BYTES.max + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Whoever reads the file sees the old content or the new one, also after a crash.

@@ -27,8 +27,8 @@ fn served(catalog: Catalog, count: u64, clock: Believed) -> Served {
         let handler = (ContractName::parse("a:b/c@1.0.0").unwrap(), BTreeSet::from([FunctionName::parse("f").unwrap()]));
         let publication = NewPublication {
             service: ServiceName::parse("triage").unwrap(),
-            tenants: BTreeSet::from([TenantId::parse("acme").unwrap()]),
-            contracts: BTreeMap::from([handler]),
+            tenants: BTreeSet::from([TenantId::parse("acme").unwrap()]).into(),
+            contracts: BTreeMap::from([handler]).into(),
             digest: digest(number),
         };
         catalog.publish(publication).unwrap();

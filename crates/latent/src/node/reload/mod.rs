@@ -213,9 +213,7 @@ impl Reloader {
     fn finished(&self, changed: Changed) -> Result<(), ReloadRefused> {
         match changed {
             Changed::Done => Ok(()),
-            Changed::DriverEnded => {
-                Err(ReloadRefused::Stopping)
-            }
+            Changed::DriverEnded => Err(ReloadRefused::Stopping),
         }
     }
 }

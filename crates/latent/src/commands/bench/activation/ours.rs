@@ -73,8 +73,8 @@ impl Caller {
         let publication = catalog
             .add(NewPublication {
                 service: target.service.clone(),
-                tenants: BTreeSet::from([target.tenant.clone()]),
-                contracts: BTreeMap::from([(target.contract.clone(), BTreeSet::from([target.function.clone()]))]),
+                tenants: BTreeSet::from([target.tenant.clone()]).into(),
+                contracts: BTreeMap::from([(target.contract.clone(), BTreeSet::from([target.function.clone()]))]).into(),
                 digest,
             })
             .map_err(|error| failed(&error))?;
