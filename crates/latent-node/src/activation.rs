@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use latent_capabilities::{ActivationCapabilityRuntime, SessionSpec};
+use latent_capabilities::{ActivationCapabilityRuntime, Origin, SessionSpec};
 use latent_core::{ActivationId, ActivationOutcome, Clock, Completer, Deadline, MonoTime, Ticket, TraceId, UnixMillis};
 use latent_wasmtime::ActivationReport;
 use tokio::runtime::Handle;
@@ -107,7 +107,9 @@ enum Intake {
 /// What is handed over with a reservation.
 struct Order {
     input: Input,
-    delivery: Option<Delivery>,
+    origin: Option<Origin>,
+    /// Which run of an event this is.
+    delivery: Option<u32>,
     deadline: Deadline,
     trace: Option<TraceId>,
 }
@@ -118,7 +120,8 @@ struct Work {
     trace: TraceId,
     target: InboundTarget,
     pin: Pin,
-    delivery: Option<Delivery>,
+    origin: Option<Origin>,
+    delivery: Option<u32>,
     deadline: Deadline,
     queued_at: UnixMillis,
     queued_mono: MonoTime,
@@ -180,24 +183,26 @@ impl LocalActivationManager {
     /// ticket stops nothing.
     pub fn activate(self: &Arc<Self>, reservation: Reservation, order: InboundOrder) -> Ticket<ActivationEnd> {
         let InboundOrder { event, origin, deadline } = order;
-        let delivery = Some(Delivery { origin, count: event.delivery });
-        self.hand_over(reservation, Order { input: Input::Event(event), delivery, deadline, trace: None })
+        let delivery = Some(event.delivery);
+        self.hand_over(reservation, Order { input: Input::Event(event), origin: Some(origin), delivery, deadline, trace: None })
     }
 
     /// Hands over the arguments of a direct call. Otherwise as [`LocalActivationManager::activate`]; the report has the result.
     pub fn call(self: &Arc<Self>, reservation: Reservation, order: CallOrder) -> Ticket<ActivationEnd> {
-        let CallOrder { arguments, deadline, trace } = order;
-        self.hand_over(reservation, Order { input: Input::Values(arguments), delivery: None, deadline, trace })
+        let CallOrder { arguments, deadline, origin, trace } = order;
+        self.hand_over(reservation, Order { input: Input::Values(arguments), origin, delivery: None, deadline, trace })
     }
 
     fn hand_over(self: &Arc<Self>, reservation: Reservation, order: Order) -> Ticket<ActivationEnd> {
-        let Order { input, delivery, deadline, trace } = order;
+        let Order { input, origin, delivery, deadline, trace } = order;
         let trace = trace.unwrap_or_else(|| TraceId::from_random(self.parts.ids.next_id()));
         let activation = reservation.activation();
+        let digest = reservation.digest();
         let unfinished = |reason: &str| ActivationEnd {
             activation,
             trace,
             started_at: None,
+            digest,
             run_micros: 0,
             report: ActivationReport::without_guest(ActivationOutcome::HostFailure { reason: reason.to_owned() }),
         };
@@ -207,7 +212,7 @@ impl LocalActivationManager {
         let (ticket, completer) = Ticket::pair(unfinished("the node ended before the activation did"));
         if let Some(Held { slot, pin, target }) = reservation.into_held() {
             let (queued_at, queued_mono) = (self.parts.clock.unix(), self.parts.clock.mono());
-            let work = Work { activation, trace, target, pin, delivery, deadline, queued_at, queued_mono, completer };
+            let work = Work { activation, trace, target, pin, origin, delivery, deadline, queued_at, queued_mono, completer };
             self.enqueue(slot, Waiting { work, input });
         }
         ticket
@@ -328,7 +333,8 @@ impl LocalActivationManager {
         let run_micros = entry.run_micros;
         self.journal().push(entry);
         let started_at = started.map(|start| start.unix);
-        work.completer.complete(ActivationEnd { activation: work.activation, trace: work.trace, started_at, run_micros, report });
+        let digest = work.pin.digest;
+        work.completer.complete(ActivationEnd { activation: work.activation, trace: work.trace, started_at, digest, run_micros, report });
         self.launch(next);
         self.notify_capacity();
     }
@@ -361,7 +367,7 @@ impl LocalActivationManager {
             activation: work.activation,
             tenant: work.target.tenant.clone(),
             publication: work.pin.publication,
-            origin: work.delivery.as_ref().map(|delivery| delivery.origin.clone()),
+            origin: work.origin.clone(),
             outbound_requests: work.target.budget.outbound_requests,
             deadline: work.deadline,
             capabilities: Arc::clone(&self.parts.capabilities),
@@ -459,7 +465,7 @@ impl Work {
             generation: self.pin.generation,
             publication: self.pin.publication,
             digest: self.pin.digest,
-            delivery: self.delivery.clone(),
+            delivery: self.origin.clone().zip(self.delivery).map(|(origin, count)| Delivery { origin, count }),
             ended: Ended::of(&report.outcome),
             queued_at: self.queued_at,
             started_at: started.map(|start| start.unix),

@@ -316,6 +316,16 @@ impl Catalog {
         self.write().point_default_routes(publication)
     }
 
+    /// Takes publications out to which no route leads: nobody can call them any more. What was reserved on one runs nevertheless, unless
+    /// its component was revoked.
+    pub fn withdraw(&self, publications: impl IntoIterator<Item = PublicationId>) {
+        let mut state = self.write();
+        let routed: BTreeSet<_> = state.routes.iter().map(|(_, target, _)| target).collect();
+        for publication in publications.into_iter().filter(|publication| !routed.contains(publication)) {
+            state.publications.remove(&publication);
+        }
+    }
+
     /// Revokes a publication's component: see [`Catalog::revoke_component`].
     ///
     /// # Errors
@@ -435,8 +445,11 @@ impl Catalog {
     /// [`StartRefused`].
     pub fn start_allowed(&self, pin: &Pin, tenant: &TenantId) -> Result<(), StartRefused> {
         let state = self.read();
-        let revoked = StartRefused::PublicationRevoked { publication: pin.publication };
-        state.publications.get(&pin.publication).ok_or(revoked)?.callable_by(tenant)?;
+        match state.publications.get(&pin.publication) {
+            Some(entry) => entry.callable_by(tenant)?,
+            // It was withdrawn after it was pinned; what may still stop it is a revocation of its component.
+            None => state.revocations.state_of(&pin.route.service, pin.digest).callable(pin.publication, tenant)?,
+        }
         if state.routes.is_revoked(pin) {
             return Err(StartRefused::RouteRevoked { route: pin.route.clone(), generation: pin.generation });
         }
@@ -572,6 +585,19 @@ impl PublicationState {
     }
 }
 
+impl PublicationState {
+    /// Whether a tenant of its scope may call the publication in this state.
+    fn callable(&self, publication: PublicationId, tenant: &TenantId) -> Result<(), StartRefused> {
+        match self {
+            Self::Revoked => Err(StartRefused::PublicationRevoked { publication }),
+            Self::Live { revoked_for } if revoked_for.contains(tenant) => {
+                Err(StartRefused::RevokedForTenant { publication, tenant: tenant.clone() })
+            }
+            Self::Live { .. } => Ok(()),
+        }
+    }
+}
+
 impl Publication {
     /// Whether `tenant` may call it now.
     ///
@@ -582,13 +608,7 @@ impl Publication {
         if !self.content.tenants.contains(tenant) {
             return Err(StartRefused::OutOfScope { publication, tenant: tenant.clone() });
         }
-        match &self.state {
-            PublicationState::Revoked => Err(StartRefused::PublicationRevoked { publication }),
-            PublicationState::Live { revoked_for } if revoked_for.contains(tenant) => {
-                Err(StartRefused::RevokedForTenant { publication, tenant: tenant.clone() })
-            }
-            PublicationState::Live { .. } => Ok(()),
-        }
+        self.state.callable(publication, tenant)
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use latent_capabilities::Origin;
 use latent_core::{
-    ActivationId, BindingId, Budget, ContractName, CoreError, Deadline, DeliveredEvent, FunctionName, RouteName, ServiceName, TenantId,
-    TraceId, UnixMillis,
+    ActivationId, BindingId, Budget, ComponentDigest, ContractName, CoreError, Deadline, DeliveredEvent, FunctionName, RouteName,
+    ServiceName, TenantId, TraceId, UnixMillis,
 };
 use latent_wasmtime::ActivationReport;
 
@@ -115,6 +115,8 @@ pub struct CallOrder {
     pub arguments: Bytes,
     /// When guest code must have ended, the wait for a cell included.
     pub deadline: Deadline,
+    /// What keys are derived from; without it `derive` has none to give.
+    pub origin: Option<Origin>,
     /// The trace to continue. Only a trusted caller may bring one; without it the activation begins its own.
     pub trace: Option<TraceId>,
 }
@@ -156,6 +158,8 @@ pub struct ActivationEnd {
     pub trace: TraceId,
     /// When its last check was passed and its guest could start; `None` when it ended before that, so that no guest code ran.
     pub started_at: Option<UnixMillis>,
+    /// The component that it was to run.
+    pub digest: ComponentDigest,
     /// From start to end in microseconds; 0 if it did not start.
     pub run_micros: u64,
     /// Outcome, what was used, and the guest's log.

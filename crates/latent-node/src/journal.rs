@@ -113,15 +113,19 @@ impl JournalEntry {
 
     fn drop_log(&mut self) -> u64 {
         let bytes = self.log_bytes();
+        // What the guest wrote: text and line breaks.
+        let written: u64 = self.log.iter().map(|line| line.text.len() as u64 + 1).sum();
         self.log = Vec::new();
-        self.log_bytes_cut = self.log_bytes_cut.saturating_add(bytes);
+        self.log_bytes_cut = self.log_bytes_cut.saturating_add(written);
         bytes
     }
 }
 
-/// A line costs its text and one byte, as in the activation's own budget, so that empty lines are not free.
+/// A line costs its text and what holds it: the line itself and the allocator's smallest piece.
+const LINE_BYTES: u64 = size_of::<LogLine>() as u64 + 32;
+
 fn line_bytes(line: &LogLine) -> u64 {
-    (line.text.len() as u64).saturating_add(1)
+    (line.text.len() as u64).saturating_add(LINE_BYTES)
 }
 
 /// The last ended activations.

@@ -62,7 +62,7 @@ pub const JOURNAL_LOG_BYTES: Limit = Limit {
     default: 16_777_216,
     min: 0,
     max: 1_073_741_824,
-    bounds: "guest log text kept in the journal; the oldest is dropped first",
+    bounds: "guest logs kept in the journal, 64 bytes for each line beside its text; the oldest are dropped first",
 };
 /// Text that says why an activation ended.
 pub const JOURNAL_DETAIL_BYTES: Limit = Limit {
@@ -77,9 +77,9 @@ pub const JOURNAL_DETAIL_BYTES: Limit = Limit {
 pub const PUBLICATIONS: Limit = Limit {
     name: "publications",
     unit: "count",
-    default: 16_384,
+    default: 65_536,
     min: 1,
-    max: 16_384,
+    max: 65_536,
     bounds: "catalog publications, revoked ones included",
 };
 /// Routes of the catalog.

@@ -1,10 +1,12 @@
 //! The log of one activation: lines of `latent:log`, of stdout and of stderr in the order in which they were completed, under one
 //! budget of bytes. A pure machine; the host interfaces feed it.
 //!
-//! Invariants: `kept bytes + lines ≤ budget` (each line costs its text and one byte, so empty lines are not free); what a guest wrote
-//! and is not kept is in `cut_bytes`; no kept text holds a character that could move a terminal or forge another line.
+//! Invariants: `kept bytes + lines ≤ budget` (each line costs its text and one byte, so empty lines are not free); at most `log_lines`
+//! lines are kept, because a line takes the host more than its text; what a guest wrote and is not kept is in `cut_bytes`; no kept text holds a character that could move a terminal or forge another line.
 
 use std::fmt;
+
+use crate::limits;
 
 /// How serious a line of `latent:log` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,8 +138,10 @@ impl ActivationLog {
 
     fn push(&mut self, source: LogSource, message: &str) {
         // The line itself costs a byte; without it there is no line.
-        let Some(room) = self.bytes_left.checked_sub(1) else {
-            self.cut_bytes += message.len() as u64;
+        let room = if self.lines.len() < limits::LOG_LINES.default_usize() { self.bytes_left.checked_sub(1) } else { None };
+        let Some(room) = room else {
+            // Its line break counts, so that a flood of empty lines is seen.
+            self.cut_bytes += message.len() as u64 + 1;
             return;
         };
         let (text, cut) = harmless(message, room);
@@ -178,6 +182,17 @@ fn is_harmful(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_bounded_at_their_edge_whatever_the_budget() {
+        let most = limits::LOG_LINES.default_usize();
+        for (written, kept, cut) in [(most - 1, most - 1, 0), (most, most, 0), (most + 1, most, 1), (most * 3, most, most as u64 * 2)] {
+            let mut log = ActivationLog::new(1_000_000);
+            log.write_output(OutputKind::Stderr, &vec![b'\n'; written]);
+            let (lines, cut_bytes) = log.finish();
+            assert_eq!((lines.len(), cut_bytes), (kept, cut), "{written}");
+        }
+    }
 
     fn texts(lines: &[LogLine]) -> Vec<&str> {
         lines.iter().map(|line| line.text.as_str()).collect()

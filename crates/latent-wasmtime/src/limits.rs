@@ -110,6 +110,15 @@ pub const RANDOM_BYTES: Limit =
 /// Reason that a guest gives for `reject` or `retry`; what is beyond is cut.
 pub const REASON_BYTES: Limit =
     Limit { name: "reason_bytes", unit: "bytes", default: 1_024, min: 16, max: 1_024, bounds: "reason a guest gives for reject or retry" };
+/// Lines of one activation's log.
+pub const LOG_LINES: Limit = Limit {
+    name: "log_lines",
+    unit: "count",
+    default: 4_096,
+    min: 4_096,
+    max: 4_096,
+    bounds: "lines kept of one activation's log, whatever its budget of bytes; each takes the host more than its text",
+};
 /// Description of a trap, with its frames; what is beyond is cut.
 pub const TRAP_DETAIL_BYTES: Limit =
     Limit { name: "trap_detail_bytes", unit: "bytes", default: 2_048, min: 64, max: 2_048, bounds: "description of a trap" };
@@ -231,6 +240,7 @@ pub const ALL: &[Limit] = &[
     OUTPUT_WRITE_BYTES,
     RANDOM_BYTES,
     REASON_BYTES,
+    LOG_LINES,
     TRAP_DETAIL_BYTES,
     TICK_MILLIS,
     VALUES_DOCUMENT_BYTES,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use latent_bridge::embedded::TopicStatistics;
 use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
-use latent_core::SystemClock;
+use latent_core::{ActivationId, SystemClock};
 use latent_topics::{DeliveryStore, TopicsError};
 use tokio::runtime::Runtime;
 
@@ -288,10 +288,12 @@ impl ControlTarget for StoppedNode {
         Err(Fault::refused("node", "no node is running on this directory; the next start reads the configuration".to_owned()))
     }
 
-    fn invoke(&self, _: Invocation) -> Result<Invoked, Fault> {
+    fn invoke(&self, _: Invocation, _: &dyn Fn(ActivationId)) -> Result<Invoked, Fault> {
         // `latent invoke` makes a node of its own for that.
         Err(Fault::refused("node", "no node is running on this directory".to_owned()))
     }
+
+    fn abandon(&self, _: ActivationId) {}
 }
 
 #[cfg(test)]

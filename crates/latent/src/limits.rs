@@ -99,6 +99,15 @@ pub(crate) const INVOKE_WAIT_MILLIS: Limit = Limit {
     max: 30_000,
     bounds: "time a call of `latent invoke` may wait for its component and for a cell, beyond its own wall time",
 };
+/// Log in the answer to a call.
+pub(crate) const INVOKED_LOG_BYTES: Limit = Limit {
+    name: "invoked_log_bytes",
+    unit: "bytes",
+    default: 524_288,
+    min: 524_288,
+    max: 524_288,
+    bounds: "a function's log in the answer to `latent invoke`, 32 bytes for each line beside its text; what is beyond is counted as cut",
+};
 /// Time a client waits for the end of a reload.
 pub(crate) const RELOAD_WAIT_MILLIS: Limit = Limit {
     name: "reload_wait_millis",
@@ -236,6 +245,7 @@ pub(crate) const ALL: &[Limit] = &[
     CONTROL_IDLE_MILLIS,
     CONTROL_ANSWER_MILLIS,
     INVOKE_WAIT_MILLIS,
+    INVOKED_LOG_BYTES,
     RELOAD_WAIT_MILLIS,
     CONTROL_GREETING_MILLIS,
     NODE_START_MILLIS,

@@ -12,6 +12,7 @@ mod maintenance;
 mod reload;
 mod reports;
 mod shelf;
+mod spare_memory;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,6 +69,7 @@ pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
             ControlSocket::bind(&dir, &log).map_err(|error| failed("the control socket cannot be opened", &error, "see the reason"))?;
         ControlServer::new(socket).map_err(|error| failed("the control socket cannot be served", &error, "free file descriptors"))?
     };
+    spare_memory::give_back();
     output.text(&format!("latent {} is running; its data is in {}", assembly.name(), dir.log().display()))?;
     let accounting = assembly.reports.accounting();
     output.text(&format!("memory is accounted to at most {} MiB; `docs/limits.md` says of what", accounting.bytes.div_ceil(1 << 20)))?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use latent_core::ActivationId;
+use latent_core::{ActivationId, ComponentDigest};
 
 use super::LocalActivationManager;
 use crate::admission::{Reserved, Slot};
@@ -16,6 +16,7 @@ pub struct Reservation {
     /// `None` only after `into_held`, when nothing is to be returned.
     held: Option<Held>,
     activation: ActivationId,
+    digest: ComponentDigest,
 }
 
 /// What a reservation holds.
@@ -27,12 +28,18 @@ pub(super) struct Held {
 
 impl Reservation {
     pub(super) fn new(manager: Arc<LocalActivationManager>, activation: ActivationId, held: Held) -> Self {
-        Self { manager, held: Some(held), activation }
+        let digest = held.pin.digest;
+        Self { manager, held: Some(held), activation, digest }
     }
 
     /// The id its activation will have; [`LocalActivationManager::cancel`] takes it.
     pub fn activation(&self) -> ActivationId {
         self.activation
+    }
+
+    /// The component that it is pinned to.
+    pub fn digest(&self) -> ComponentDigest {
+        self.digest
     }
 
     pub(super) fn belongs_to(&self, manager: &Arc<LocalActivationManager>) -> bool {

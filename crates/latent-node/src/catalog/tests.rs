@@ -254,3 +254,22 @@ fn routes_are_bounded_and_a_full_table_can_still_be_changed() {
     let second = catalog.add(publication(b"two")).unwrap();
     assert_eq!(catalog.point_route(named(2), second), Ok(RouteGeneration(2)));
 }
+
+#[test]
+fn a_withdrawn_publication_is_gone_and_what_was_pinned_to_it_still_starts_unless_it_is_revoked() {
+    let (catalog, old) = catalog();
+    let pin = resolve(&catalog, &GOOD).unwrap();
+    // A route leads there: it stays.
+    catalog.withdraw([old]);
+    assert!(catalog.publication(old).is_some());
+    let new = catalog.add(publication(b"new")).unwrap();
+    for of in ["acme", "beta"] {
+        catalog.point_route(key(of), new).unwrap();
+    }
+    catalog.withdraw([old, new]);
+    assert!(catalog.publication(old).is_none() && catalog.publication(new).is_some());
+    assert_eq!(catalog.start_allowed(&pin, &tenant("acme")), Ok(()));
+    let revocation = |scope| Revocation { service: service("triage"), digest: pin.digest, scope };
+    catalog.revoke_component(revocation(RevocationScope::Whole)).unwrap();
+    assert_eq!(catalog.start_allowed(&pin, &tenant("acme")), Err(StartRefused::PublicationRevoked { publication: old }));
+}

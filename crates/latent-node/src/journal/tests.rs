@@ -7,6 +7,11 @@ fn limits_of(journal_entries: u32, journal_log_bytes: u64) -> NodeLimits {
     NodeLimits { journal_entries, journal_log_bytes, ..NodeLimits::for_cores(1) }
 }
 
+/// Room for so many lines of three bytes.
+fn lines_of_three(count: u64) -> u64 {
+    count * (3 + LINE_BYTES)
+}
+
 fn id(number: u8) -> ActivationId {
     ActivationId::from_random([number; 16])
 }
@@ -67,8 +72,7 @@ fn the_last_entries_are_kept_newest_first_and_older_ones_fall_off() {
 
 #[test]
 fn the_oldest_logs_are_dropped_first_and_their_entries_stay() {
-    // A line of three bytes costs four.
-    let mut journal = Journal::new(&limits_of(10, 12));
+    let mut journal = Journal::new(&limits_of(10, lines_of_three(3)));
     for number in 1..=3 {
         journal.push(entry(number, &["abc"]));
     }
@@ -82,7 +86,7 @@ fn the_oldest_logs_are_dropped_first_and_their_entries_stay() {
 #[test]
 fn a_log_larger_than_the_whole_bound_is_not_kept_and_counted() {
     for (bytes, lines) in [(10, 1), (11, 1), (12, 0)] {
-        let mut journal = Journal::new(&limits_of(10, 12));
+        let mut journal = Journal::new(&limits_of(10, 11 + LINE_BYTES));
         journal.push(entry(1, &[&"x".repeat(bytes)]));
         let cut = if lines == 1 { 0 } else { 13 };
         assert_eq!(kept(&journal), [(1, lines, cut)], "{bytes}");
@@ -91,7 +95,7 @@ fn a_log_larger_than_the_whole_bound_is_not_kept_and_counted() {
 
 #[test]
 fn logs_that_fall_off_with_their_entries_make_room() {
-    let mut journal = Journal::new(&limits_of(2, 8));
+    let mut journal = Journal::new(&limits_of(2, lines_of_three(2)));
     for number in 1..=9 {
         journal.push(entry(number, &["abc"]));
     }
@@ -106,7 +110,7 @@ fn logs_that_fall_off_with_their_entries_make_room() {
 
 #[test]
 fn logs_are_dropped_oldest_first_also_after_entries_fell_off() {
-    let mut journal = Journal::new(&limits_of(3, 8));
+    let mut journal = Journal::new(&limits_of(3, lines_of_three(2)));
     for number in 1..=9 {
         journal.push(entry(number, &["abc"]));
         let expected = [(number, 1, 0), (number.max(2) - 1, 1, 0), (number.max(3) - 2, 0, 4)];
@@ -116,7 +120,7 @@ fn logs_are_dropped_oldest_first_also_after_entries_fell_off() {
 
 #[test]
 fn an_entry_that_a_reader_holds_keeps_its_log() {
-    let mut journal = Journal::new(&limits_of(2, 4));
+    let mut journal = Journal::new(&limits_of(2, lines_of_three(1)));
     journal.push(entry(1, &["abc"]));
     let held = journal.find(id(1)).unwrap();
     journal.push(entry(2, &["abc"]));

@@ -36,7 +36,7 @@ impl Called {
     async fn call(&self, target: &InboundTarget, arguments: &str) -> ActivationEnd {
         let reservation = self.manager.reserve_inbound(target).unwrap();
         let deadline = Deadline::after(self.clock.mono(), DEADLINE_MILLIS);
-        let order = CallOrder { arguments: Bytes::copy_from_slice(arguments.as_bytes()), deadline, trace: None };
+        let order = CallOrder { arguments: Bytes::copy_from_slice(arguments.as_bytes()), deadline, origin: None, trace: None };
         let end = ended(self.manager.call(reservation, order)).await;
         assert_eq!(self.manager.snapshot().node, Account::default());
         end
@@ -129,7 +129,9 @@ async fn a_revoked_publication_cannot_be_called() {
     let (published, _) = node.catalog.route(&route("a")).unwrap();
     node.catalog.revoke(published, RevocationScope::Whole).unwrap();
     let deadline = Deadline::after(node.clock.mono(), DEADLINE_MILLIS);
-    let end = ended(node.manager.call(reservation, CallOrder { arguments: Bytes::from_static(b"[]"), deadline, trace: None })).await;
+    let end =
+        ended(node.manager.call(reservation, CallOrder { arguments: Bytes::from_static(b"[]"), deadline, origin: None, trace: None }))
+            .await;
     assert!(matches!(end.report.outcome, ActivationOutcome::PermissionRefused { .. }));
     assert!(node.manager.reserve_inbound(&work("nothing")).is_err());
 }
@@ -140,7 +142,7 @@ async fn a_trusted_caller_s_trace_goes_on_and_nobody_else_s() {
     let brought = TraceId::from_random([9; 16]);
     for (trace, continued) in [(Some(brought), true), (None, false)] {
         let deadline = Deadline::after(node.clock.mono(), DEADLINE_MILLIS);
-        let order = CallOrder { arguments: Bytes::from_static(b"one"), deadline, trace };
+        let order = CallOrder { arguments: Bytes::from_static(b"one"), deadline, origin: None, trace };
         let ticket = node.manager.call(node.reserve("a"), order);
         settle().await;
         node.guests.end("one", ActivationOutcome::Success);
@@ -154,7 +156,7 @@ async fn calls_and_events_share_queue_accounts_and_turns() {
     let node = Node::new(NodeLimits { cells: 1, ..limits() });
     let (_, first) = node.activate("a", "event");
     let deadline = Deadline::after(node.clock.mono(), DEADLINE_MILLIS);
-    let order = CallOrder { arguments: Bytes::from_static(b"call"), deadline, trace: None };
+    let order = CallOrder { arguments: Bytes::from_static(b"call"), deadline, origin: None, trace: None };
     let second = node.manager.call(node.reserve("b"), order);
     let (_, third) = node.activate("a", "later");
     settle().await;
@@ -174,7 +176,7 @@ async fn arguments_beyond_what_was_reserved_end_without_a_start() {
     for (bytes, fits) in [(999, true), (1_000, true), (1_001, false)] {
         let deadline = Deadline::after(node.clock.mono(), DEADLINE_MILLIS);
         let arguments = "x".repeat(bytes);
-        let order = CallOrder { arguments: Bytes::from(arguments.clone()), deadline, trace: None };
+        let order = CallOrder { arguments: Bytes::from(arguments.clone()), deadline, origin: None, trace: None };
         let ticket = node.manager.call(node.reserve("a"), order);
         settle().await;
         if fits {

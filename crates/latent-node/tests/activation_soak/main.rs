@@ -123,7 +123,7 @@ impl Node {
             }
             Way::Call(function, arguments) => {
                 let reservation = self.manager.reserve_inbound(&self.target(PLAIN, "demo:plain/work@1.0.0", function)).unwrap();
-                let order = CallOrder { arguments: Bytes::from_static(arguments.as_bytes()), deadline, trace: None };
+                let order = CallOrder { arguments: Bytes::from_static(arguments.as_bytes()), deadline, origin: None, trace: None };
                 self.manager.call(reservation, order).await
             }
         }

@@ -24,7 +24,7 @@ Examples:
   latent invoke -c latent.toml calc demo:math/calc@1.0.0#add --args '[2, 3]'
   latent invoke calc demo:math/calc@1.0.0#report --args-file arguments.json --json
 
-Values are JSON in the form application/vnd.latent.wit-values.v1+json (docs/values.md): one array, the parameters in their order; 64-bit \
+A call that is interrupted is stopped on the node. Values are JSON in the form application/vnd.latent.wit-values.v1+json (docs/values.md): one array, the parameters in their order; 64-bit \
 integers and floats are strings. A running node runs the function; otherwise the command opens the data directory for this one call. What \
 the function publishes is published.
 
@@ -48,6 +48,9 @@ pub(crate) struct InvokeArgs {
     /// Call through a route with a name, instead of the default one
     #[arg(long, value_name = "NAME")]
     route: Option<String>,
+    /// A name for this call: under the same name the same keys are derived, so that what it published is not published twice
+    #[arg(long, value_name = "NAME")]
+    origin: Option<String>,
     /// Fuel it may use
     #[arg(long, value_name = "UNITS")]
     cpu_fuel: Option<u64>,
@@ -113,7 +116,15 @@ fn invocation(args: &InvokeArgs) -> Result<Invocation, CliError> {
     };
     let wrong = |error: latent_core::LimitError| CliError::Value { option: "a budget", reason: error.to_string() };
     budget.complete().map_err(wrong)?;
-    Ok(Invocation { service: args.service.clone(), route: args.route.clone(), contract, function, arguments: arguments(args)?, budget })
+    Ok(Invocation {
+        service: args.service.clone(),
+        route: args.route.clone(),
+        contract,
+        function,
+        arguments: arguments(args)?,
+        origin: args.origin.clone(),
+        budget,
+    })
 }
 
 /// The arguments' text, read no further than what a call may carry.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use latent_bridge::{BusError, EventBus, HeadContent, PublishResult, RecordHead};
-use latent_core::{Offset, Partition, Uid};
+use latent_core::{ActivationId, Offset, Partition, Uid};
+use tokio::sync::watch;
 
 use super::administration::page_of_services;
 use super::protocol::{Answer, Bounds, Event, Fault, NewEvent, Placed, Published, Request, TopicInfo};
@@ -13,17 +14,27 @@ use crate::limits;
 
 /// Answers one request. Nothing in it blocks the calling thread: it runs on a thread that may block.
 pub(crate) async fn answer(target: &Arc<dyn ControlTarget>, request: Request) -> Answer {
+    answer_telling(target, request, watch::channel(None).0).await
+}
+
+/// As [`answer`]; `handed_over` is told the activation of a call, so that whoever watches the caller can stop it.
+pub(super) async fn answer_telling(
+    target: &Arc<dyn ControlTarget>,
+    request: Request,
+    handed_over: watch::Sender<Option<ActivationId>>,
+) -> Answer {
     let target = Arc::clone(target);
-    let answered = tokio::task::spawn_blocking(move || answer_blocking(&*target, request)).await;
+    let tell = move |activation| _ = handed_over.send_replace(Some(activation));
+    let answered = tokio::task::spawn_blocking(move || answer_blocking(&*target, request, &tell)).await;
     let failed = |_| Answer::Fault(Fault::refused("node", "the node failed while it answered; its log says why".to_owned()));
     answered.unwrap_or_else(failed)
 }
 
-fn answer_blocking(target: &dyn ControlTarget, request: Request) -> Answer {
-    read(target, request).unwrap_or_else(Answer::Fault)
+fn answer_blocking(target: &dyn ControlTarget, request: Request, handed_over: &dyn Fn(ActivationId)) -> Answer {
+    read(target, request, handed_over).unwrap_or_else(Answer::Fault)
 }
 
-fn read(target: &dyn ControlTarget, request: Request) -> Result<Answer, Fault> {
+fn read(target: &dyn ControlTarget, request: Request, handed_over: &dyn Fn(ActivationId)) -> Result<Answer, Fault> {
     let bus = target.bus();
     Ok(match request {
         Request::Ping => Answer::Node(target.node_info()),
@@ -45,7 +56,7 @@ fn read(target: &dyn ControlTarget, request: Request) -> Result<Answer, Fault> {
         Request::Statistics { topic, after } => statistics(target, topic.as_deref(), after.as_ref())?,
         Request::Maintain => Answer::Maintained(target.maintain()?.into()),
         Request::Reload(order) => Answer::Reloaded(target.reload(order)?),
-        Request::Invoke(invocation) => Answer::Invoked(Box::new(target.invoke(*invocation)?)),
+        Request::Invoke(invocation) => Answer::Invoked(Box::new(target.invoke(*invocation, handed_over)?)),
         Request::Publish { topic, events } => publish(&*bus, &topic, events),
         Request::Services { after } => {
             let (services, more) = page_of_services(target.services()?, after.as_ref());

@@ -4,13 +4,14 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncWriteExt as _, BufReader};
+use latent_core::ActivationId;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::answer::answer;
+use super::answer::answer_telling;
 use super::frame::{FrameError, frame, read_line_async};
 use super::protocol::{Answer, Fault, decode_request, encode_answer};
 use super::socket::ControlSocket;
@@ -98,6 +99,18 @@ impl ControlServer {
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The activation of a call, once it has one; `None` for a request that will have none.
+async fn begun(activation: &mut watch::Receiver<Option<ActivationId>>) -> Option<ActivationId> {
+    activation.wait_for(Option::is_some).await.ok().and_then(|activation| *activation)
+}
+
+/// Resolves when the peer has closed. A peer that sends its next request early is still there.
+async fn closed(stream: &mut BufReader<UnixStream>) {
+    if matches!(stream.fill_buf().await, Ok([_, ..])) {
+        std::future::pending::<()>().await;
+    }
+}
+
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone, which is a stop as well.
     let _ = stop.wait_for(|stop| *stop).await;
@@ -139,7 +152,10 @@ impl Connection {
                 Err(_) | Ok(Ok(None) | Err(FrameError::Cut | FrameError::Io(_))) => return,
                 // What follows is the rest of that line, which nobody wants to look for.
                 Ok(Err(error @ FrameError::TooLong(_))) => (Answer::Fault(Fault::refused(error.kind(), error.to_string())), Next::Close),
-                Ok(Ok(Some(line))) => self.answer_line(&line).await,
+                Ok(Ok(Some(line))) => match self.answer_line(&line).await {
+                    Some(answered) => answered,
+                    None => return,
+                },
             };
             let written = timeout(idle, self.write(answer)).await;
             if !matches!(written, Ok(Ok(()))) || next == Next::Close {
@@ -148,12 +164,32 @@ impl Connection {
         }
     }
 
-    async fn answer_line(&self, line: &[u8]) -> (Answer, Next) {
-        match decode_request(line) {
-            Ok(request) => (answer(&self.target, request).await, Next::Read),
+    /// `None` when the peer has gone, so that nobody wants the answer.
+    async fn answer_line(&mut self, line: &[u8]) -> Option<(Answer, Next)> {
+        let request = match decode_request(line) {
+            Ok(request) => request,
             // A peer that speaks something else would misread what follows too.
-            Err(error) => (Answer::Fault(Fault::refused(error.kind(), error.to_string())), Next::Close),
+            Err(error) => return Some((Answer::Fault(Fault::refused(error.kind(), error.to_string())), Next::Close)),
+        };
+        let (handed_over, mut activation) = watch::channel(None);
+        let target = Arc::clone(&self.target);
+        let answering = answer_telling(&target, request, handed_over);
+        tokio::pin!(answering);
+        tokio::select! {
+            answer = &mut answering => return Some((answer, Next::Read)),
+            () = closed(&mut self.stream) => {}
         }
+        // What a call has begun stops with its caller; everything else ends by itself.
+        tokio::select! {
+            _ = &mut answering => {}
+            begun = begun(&mut activation) => {
+                if let Some(activation) = begun {
+                    target.abandon(activation);
+                }
+                let _ = answering.await;
+            }
+        }
+        None
     }
 
     async fn write(&mut self, answer: Answer) -> std::io::Result<()> {

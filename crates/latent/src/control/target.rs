@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use latent_bridge::embedded::TopicStatistics;
 use latent_bridge::{EventBus, MaintenanceReport};
+use latent_core::ActivationId;
 use serde::{Deserialize, Serialize};
 
 use super::administration::{ClockInfo, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo};
@@ -39,11 +40,13 @@ pub(crate) trait ControlTarget: Send + Sync + 'static {
     /// # Errors
     /// Why not.
     fn reload(&self, order: ReloadOrder) -> Result<Reloaded, Fault>;
-    /// Runs one activation and waits for its end.
+    /// Runs one activation and waits for its end; `handed_over` hears its id before it can start.
     ///
     /// # Errors
     /// Why nothing was admitted.
-    fn invoke(&self, invocation: Invocation) -> Result<Invoked, Fault>;
+    fn invoke(&self, invocation: Invocation, handed_over: &dyn Fn(ActivationId)) -> Result<Invoked, Fault>;
+    /// Stops an activation whose caller has gone, if it is still there.
+    fn abandon(&self, activation: ActivationId);
     /// Every publication, and every component that was revoked.
     ///
     /// # Errors

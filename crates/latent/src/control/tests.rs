@@ -23,6 +23,7 @@ use crate::data_dir::DataDir;
 use crate::host::{ClockWatch, HostFiles};
 use crate::limits;
 use crate::maintenance::MaintainError;
+use latent_core::ActivationId;
 
 mod administering;
 
@@ -34,6 +35,7 @@ struct FakeNode {
     catalog: Arc<Catalog>,
     watch: ClockWatch,
     clock: Believed,
+    abandoned: std::sync::Mutex<Vec<ActivationId>>,
 }
 
 /// Whether the node's maintenance believes the wall clock.
@@ -98,7 +100,16 @@ impl ControlTarget for FakeNode {
         })
     }
 
-    fn invoke(&self, invocation: Invocation) -> Result<Invoked, Fault> {
+    fn abandon(&self, activation: ActivationId) {
+        self.abandoned.lock().unwrap().push(activation);
+    }
+
+    /// Ends when it is abandoned, if the service is `waits`.
+    fn invoke(&self, invocation: Invocation, handed_over: &dyn Fn(ActivationId)) -> Result<Invoked, Fault> {
+        if invocation.service == "waits" {
+            handed_over(ActivationId::from_random([7; 16]));
+            latent_testkit::wait_until("the call is abandoned", || !self.abandoned.lock().unwrap().is_empty());
+        }
         Err(Fault::refused("unknown-service", invocation.service))
     }
 
@@ -147,7 +158,7 @@ impl Served {
     fn with_bindings(bounds: ServerBounds, bindings: usize) -> Self {
         Self::with_node(bounds, |log, files| {
             let watch = ClockWatch::open(files, Arc::new(SystemClock::start())).unwrap();
-            FakeNode { log, bindings, catalog: Arc::default(), watch, clock: Believed::Yes }
+            FakeNode { log, bindings, catalog: Arc::default(), watch, clock: Believed::Yes, abandoned: std::sync::Mutex::default() }
         })
     }
 

@@ -16,6 +16,8 @@ const JOURNAL_ENTRY_BYTES: u64 = 2_048;
 const AUDIT_RECORD_BYTES: u64 = 1_024;
 /// Host memory for a byte that a guest's result may hand over, at worst: a short name of a flag takes an allocation of its own.
 const VALUE_WEIGHT: u64 = 24;
+/// Of a line of a log, its text apart.
+const LOG_LINE_BYTES: u64 = 64;
 /// Of an element of a table.
 const TABLE_ELEMENT_BYTES: u64 = 16;
 
@@ -57,7 +59,10 @@ impl AccountingBound {
             ("cells: linear memory", times(cells, composition.memory_bytes_max())),
             ("cells: tables", times(cells, times(latent_wasmtime::limits::TABLE_ELEMENTS.max, TABLE_ELEMENT_BYTES))),
             ("cells: values in and out", times(cells, times(latent_wasmtime::limits::RESULT_LIFT_BYTES.default, VALUE_WEIGHT))),
-            ("cells: logs", times(cells, latent_core::limits::BUDGET_LOG_BYTES.max)),
+            (
+                "cells: logs",
+                times(cells, latent_core::limits::BUDGET_LOG_BYTES.max + times(latent_wasmtime::limits::LOG_LINES.max, LOG_LINE_BYTES)),
+            ),
             ("pool: kept between activations", composition.resident_bytes_max()),
             ("admission: inputs", limits.input_bytes_bound()),
             // What made room is held on by those that run it.

@@ -67,7 +67,7 @@ pub(super) struct Admitted {
 #[derive(Debug, Clone)]
 struct Published {
     digest: ComponentDigest,
-    /// All that ever stood for it: work that was reserved on an older one still runs.
+    /// The one that stands for it, behind the one before it: work that was reserved on that still runs.
     publications: Vec<PublicationId>,
     tenant: TenantId,
     /// Topics it may publish to.
@@ -182,16 +182,41 @@ impl Composition {
         Ok(Admitted { service: service.clone(), facts, digest })
     }
 
-    /// Publishes services and grants them what their configuration says, these and no others: what was published before and is not
-    /// among them keeps its catalog entry and loses its grants and its route. A service whose component and tenant are the same keeps
-    /// its publication.
+    /// Publishes services and grants them what their configuration says, these and no others: a service that is not among them loses its
+    /// grants and its route. One whose component and tenant are the same keeps its publication. Of what stood for a service before, the
+    /// last one stays, so that a route can be pointed back to it.
     ///
     /// # Errors
-    /// [`CliError::Node`]. Before the first route moves, so that nothing has changed for callers.
+    /// [`CliError::Node`]; then nothing has changed.
     pub(super) fn publish(&self, services: Vec<Admitted>) -> Result<Epoch, CliError> {
         let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = BTreeMap::new();
         let mut fresh = Vec::new();
+        let prepared = self.prepare(&published, services, &mut fresh).and_then(|next| Ok((self.grant(&next)?, next)));
+        let (epoch, next) = prepared.inspect_err(|_| self.catalog.withdraw(fresh.iter().copied()))?;
+        for publication in fresh {
+            // Its routes were counted when it was added; what could refuse here are other administrators at the same moment.
+            self.catalog.point_default_routes(publication).map_err(|error| part("the routes of the services", &error))?;
+        }
+        for (name, gone) in published.iter().filter(|(name, _)| !next.contains_key(*name)) {
+            let route = RouteKey { tenant: gone.tenant.clone(), service: name.clone(), route: None };
+            // An error means that no route was ever pointed there.
+            let _ = self.catalog.revoke_route(&route);
+        }
+        let kept: BTreeSet<_> = next.values().flat_map(|service| service.publications.iter().copied()).collect();
+        let before = published.values().flat_map(|service| service.publications.iter().copied());
+        self.catalog.withdraw(before.filter(|publication| !kept.contains(publication)));
+        *published = next;
+        Ok(epoch)
+    }
+
+    /// What is to be published; what is new of it is in the catalog and in `fresh`, and no route leads there yet.
+    fn prepare(
+        &self,
+        published: &BTreeMap<ServiceName, Published>,
+        services: Vec<Admitted>,
+        fresh: &mut Vec<PublicationId>,
+    ) -> Result<BTreeMap<ServiceName, Published>, CliError> {
+        let mut next = BTreeMap::new();
         for Admitted { service, facts, digest } in services {
             let before = published.get(&service.name);
             let same = before.filter(|before| before.digest == digest && before.tenant == service.tenant);
@@ -200,27 +225,20 @@ impl Composition {
                 None => {
                     let id = self.add(&service, &facts, digest)?;
                     fresh.push(id);
-                    before.into_iter().flat_map(|before| before.publications.iter().copied()).chain([id]).collect()
+                    before.and_then(|before| before.publications.last().copied()).into_iter().chain([id]).collect()
                 }
             };
             let topics = granted_topics(&service).cloned().collect();
             next.insert(service.name, Published { digest, publications, tenant: service.tenant, topics });
         }
-        let grants = next.values().flat_map(|service| self.event_bindings(service));
+        Ok(next)
+    }
+
+    fn grant(&self, services: &BTreeMap<ServiceName, Published>) -> Result<Epoch, CliError> {
         let refused = |error: &dyn std::fmt::Display| part("the grants of the services", error);
-        let compiled = self.capabilities.compile_events(grants).map_err(|error| refused(&error))?;
-        let epoch = self.capabilities.install_events(compiled).map_err(|error| refused(&error))?;
-        for publication in fresh {
-            // It was just added, and its routes were counted; what could refuse here are other administrators at the same moment.
-            self.catalog.point_default_routes(publication).map_err(|error| part("the routes of the services", &error))?;
-        }
-        for (name, gone) in published.iter().filter(|(name, _)| !next.contains_key(*name)) {
-            let route = RouteKey { tenant: gone.tenant.clone(), service: name.clone(), route: None };
-            // An error means that no route was ever pointed there.
-            let _ = self.catalog.revoke_route(&route);
-        }
-        *published = next;
-        Ok(epoch)
+        let bindings = services.values().flat_map(|service| self.event_bindings(service));
+        let compiled = self.capabilities.compile_events(bindings).map_err(|error| refused(&error))?;
+        self.capabilities.install_events(compiled).map_err(|error| refused(&error))
     }
 
     fn add(&self, service: &ServiceConfig, facts: &Facts, digest: ComponentDigest) -> Result<PublicationId, CliError> {
@@ -239,7 +257,7 @@ impl Composition {
         Ok(publication)
     }
 
-    /// What the configuration grants a service: the same for all publications that ever stood for it.
+    /// What the configuration grants a service: the same for each of its publications.
     fn event_bindings(&self, service: &Published) -> Vec<EventBinding> {
         if service.topics.is_empty() {
             return Vec::new();

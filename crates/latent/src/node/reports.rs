@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use latent_bridge::embedded::TopicStatistics;
 use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
-use latent_core::{Clock, Offset, Partition, SystemClock};
+use latent_core::{ActivationId, Clock, Offset, Partition, SystemClock};
 use latent_node::delivery::{BindingStatus, CycleState, DeliveryHandle};
 use latent_topics::{DeliveryStore, UnitKey};
 
@@ -90,11 +90,21 @@ impl ControlTarget for Reports {
         self.maintainer.run()
     }
 
-    fn invoke(&self, invocation: Invocation) -> Result<Invoked, Fault> {
+    fn abandon(&self, activation: ActivationId) {
+        // False: it has just ended by itself.
+        let _ = self.composition.manager.cancel(activation);
+    }
+
+    fn invoke(&self, invocation: Invocation, handed_over: &dyn Fn(ActivationId)) -> Result<Invoked, Fault> {
         let config = self.reloader.config();
-        Callee { manager: &self.composition.manager, clock: self.clock.as_ref(), services: &config.services }
-            .invoke(invocation)
-            .map_err(Fault::from)
+        let callee = Callee {
+            manager: &self.composition.manager,
+            catalog: &self.composition.catalog,
+            clock: self.clock.as_ref(),
+            services: &config.services,
+            memory_bytes_max: self.composition.memory_bytes_max(),
+        };
+        callee.invoke(invocation, handed_over).map_err(Fault::from)
     }
 
     fn reload(&self, order: ReloadOrder) -> Result<Reloaded, Fault> {

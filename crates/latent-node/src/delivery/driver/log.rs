@@ -1,6 +1,8 @@
 //! The lines a node writes about an attempt: how it ended, and what its guest said. The guest's lines are bounded by its budget and
 //! made harmless by the engine.
 
+use std::borrow::Cow;
+
 use latent_core::{ActivationOutcome, BindingId, MonoTime, Offset, Partition, TopicName, UnixMillis};
 use latent_wasmtime::{LogLevel, LogLine, LogSource};
 
@@ -34,25 +36,26 @@ impl Attempt<'_> {
         let said = end.report.log.iter().filter(|line| !line.text.trim().is_empty());
         said.filter(|line| allowance.take(now, line.text.len())).for_each(|line| self.log_guest(end, line));
         let (binding, topic, partition, offset) = (self.binding.as_str(), self.topic.as_str(), self.partition.0, self.offset.0);
-        let (activation, outcome, attempt) = (end.activation, end.report.outcome.kind(), self.attempt);
+        let (activation, component, outcome, attempt) = (end.activation, end.digest, end.report.outcome.kind(), self.attempt);
         let (fuel, memory_bytes, log_bytes_cut) = (end.report.fuel_used, end.report.memory_bytes_peak, end.report.log_bytes_cut);
         if end.report.outcome == ActivationOutcome::Success {
             tracing::debug!(
-                binding, topic, partition, offset, %activation, attempt, outcome, fuel, memory_bytes, log_bytes_cut,
+                binding, topic, partition, offset, %activation, %component, attempt, outcome, fuel, memory_bytes, log_bytes_cut,
                 "activation ended"
             );
             return;
         }
         let (reason, attempts_max) = (reason_of(&end.report.outcome), self.attempts_max);
+        let reason = reason.as_deref();
         let next_attempt_at = self.next_attempt_at.map(|at| at.0);
         // What the function decided is its business; what happened to it is a warning.
         match end.report.outcome {
             ActivationOutcome::Rejected { .. } | ActivationOutcome::RetryRequested { .. } => tracing::info!(
-                binding, topic, partition, offset, %activation, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
+                binding, topic, partition, offset, %activation, %component, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
                 log_bytes_cut, "activation ended"
             ),
             _ => tracing::warn!(
-                binding, topic, partition, offset, %activation, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
+                binding, topic, partition, offset, %activation, %component, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
                 log_bytes_cut, "activation ended"
             ),
         }
@@ -75,23 +78,23 @@ pub(super) fn failure_of(end: &ActivationEnd) -> Option<String> {
     if *outcome == ActivationOutcome::Success {
         return None;
     }
-    let reason = reason_of(outcome).map(|reason| reason.lines().next().unwrap_or_default());
-    Some(match reason {
+    let reason = reason_of(outcome);
+    Some(match reason.as_deref().map(|reason| reason.lines().next().unwrap_or_default()) {
         Some(reason) if !reason.is_empty() => format!("{}: {reason}", outcome.kind()),
         _ => outcome.kind().to_owned(),
     })
 }
 
 /// Why an activation did not succeed, in the words its author or its engine gave.
-fn reason_of(outcome: &ActivationOutcome) -> Option<&str> {
+fn reason_of(outcome: &ActivationOutcome) -> Option<Cow<'_, str>> {
     match outcome {
         ActivationOutcome::Rejected { reason }
         | ActivationOutcome::RetryRequested { reason, .. }
         | ActivationOutcome::InvalidArguments { reason }
         | ActivationOutcome::IncompatibleContract { reason }
         | ActivationOutcome::PermissionRefused { reason }
-        | ActivationOutcome::HostFailure { reason } => Some(reason),
-        ActivationOutcome::Trap { detail, .. } => Some(detail),
+        | ActivationOutcome::HostFailure { reason } => Some(Cow::Borrowed(reason)),
+        ActivationOutcome::Trap { code, detail } => Some(Cow::Owned(format!("{}: {detail}", code.kind()))),
         ActivationOutcome::Success
         | ActivationOutcome::DeclaredFailure
         | ActivationOutcome::Timeout

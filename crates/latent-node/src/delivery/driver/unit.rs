@@ -53,6 +53,8 @@ pub(super) struct Unit {
     open: BTreeMap<Offset, Open>,
     /// No reservation is asked for before this time, because the last one was refused for good.
     refused_until: Option<MonoTime>,
+    /// Why, as it was told.
+    refusal_told: Option<String>,
     acknowledged: u64,
     terminated: u64,
     exhausted: u64,
@@ -78,6 +80,7 @@ impl Unit {
             permits: Vec::new(),
             open: BTreeMap::new(),
             refused_until: None,
+            refusal_told: None,
             acknowledged: 0,
             terminated: 0,
             exhausted: 0,
@@ -101,6 +104,9 @@ impl Unit {
     }
 
     pub(super) fn take_permit(&mut self, reservation: Reservation) {
+        if self.refusal_told.take().is_some() {
+            tracing::info!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, "events go on");
+        }
         self.permits.push(reservation);
         self.cycle.grant();
     }
@@ -114,7 +120,11 @@ impl Unit {
 
     /// A reservation was refused for a reason that waiting for capacity does not mend, such as a revoked service.
     pub(super) fn refuse(&mut self, now: MonoTime, reason: String) {
-        tracing::warn!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, reason, "events wait");
+        // Asked again every second; told once.
+        if self.refusal_told.as_ref() != Some(&reason) {
+            tracing::warn!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, reason, "events wait");
+            self.refusal_told = Some(reason.clone());
+        }
         self.obstacle = Some(reason);
         self.refused_until = Some(now.plus_millis(limits::REFUSED_WAIT_MILLIS.default));
     }

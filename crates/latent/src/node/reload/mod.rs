@@ -191,6 +191,7 @@ impl Reloader {
         };
         self.bring_in(coming)?;
         self.composition.write_down();
+        super::spare_memory::give_back();
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
         Ok(epoch)
     }
