@@ -12,7 +12,6 @@ const PAGE: &str = "docs/reliability.md";
 /// A long run: a test that prints one line about itself.
 struct Campaign {
     name: &'static str,
-    package: &'static str,
     test: &'static str,
     /// Makes the test long.
     variable: &'static str,
@@ -23,7 +22,6 @@ struct Campaign {
 
 const CAMPAIGNS: &[Campaign] = &[Campaign {
     name: "activations",
-    package: "latent-node",
     test: "activation_soak",
     variable: "LATENT_SOAK_ACTIVATIONS",
     length: "1000000",
@@ -38,7 +36,8 @@ const CAMPAIGNS: &[Campaign] = &[Campaign {
 pub(crate) fn run(root: &Path, name: &str) -> Result<(), Failure> {
     let campaign = CAMPAIGNS.iter().find(|campaign| campaign.name == name).ok_or(Failure::Usage)?;
     let mut command = cargo(root);
-    command.args(["test", "--locked", "-p", campaign.package, "--test", campaign.test, "--", "--nocapture"]);
+    // The whole workspace, as in `cargo xtask test`, so that nothing is compiled a second time with other features.
+    command.args(["test", "--locked", "--workspace", "--test", campaign.test, "--", "--nocapture"]);
     command.env(campaign.variable, campaign.length);
     let mut report = None;
     run_lines(&format!("campaign {name}, {} long", campaign.length), &mut command, |line| {

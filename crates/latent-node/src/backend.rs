@@ -28,7 +28,7 @@ pub type BackendFuture = std::pin::Pin<Box<dyn Future<Output = ActivationReport>
 /// after its own waits, immediately before the guest starts.
 pub trait ExecutionBackend: Send + Sync {
     /// Starts one activation.
-    fn run(&self, order: StartOrder) -> BackendFuture;
+    fn run(&self, order: Box<StartOrder>) -> BackendFuture;
 
     /// How many activations it can run at one time; `None` means any number. The manager asks for no more, so that nothing waits
     /// between confirmation and start.
@@ -92,7 +92,7 @@ impl StartOrder {
     ///
     /// # Errors
     /// [`NotStarted`]; no guest code may run, and the activation ends with its [`NotStarted::into_report`].
-    pub fn confirm(self) -> Result<ConfirmedStart, NotStarted> {
+    pub fn confirm(self: Box<Self>) -> Result<ConfirmedStart, NotStarted> {
         let mut session = self.session;
         let now = session.clock.mono();
         if session.deadline.has_passed(now) {

@@ -49,8 +49,8 @@ pub const INPUT_BYTES: Limit = Limit {
     unit: "bytes",
     default: 540_672,
     min: 1,
-    max: 540_672,
-    bounds: "payload, key, media type, uid and attributes of one delivered event",
+    max: 1_048_576,
+    bounds: "payload, key, media type, uid and attributes of one delivered event, or the arguments of one call",
 };
 /// Activations the journal remembers.
 pub const JOURNAL_ENTRIES: Limit =
@@ -317,7 +317,8 @@ mod tests {
         use latent_core::limits as core;
         // A dead letter's attributes may fill a header block of 8 KiB.
         let around = core::KEY_BYTES.max + core::UID_BYTES.max + core::MEDIA_TYPE_BYTES.max + 8_192;
-        assert!(INPUT_BYTES.max >= core::EVENT_BYTES.max + around);
+        assert!(INPUT_BYTES.default >= core::EVENT_BYTES.max + around);
+        assert_eq!(INPUT_BYTES.max, latent_wasmtime::limits::VALUES_DOCUMENT_BYTES.max, "and so do the largest arguments");
     }
 
     #[test]

@@ -7,9 +7,10 @@
 //! The arguments of a function call become values only when there is a cell, so that the memory of values is bounded by the cells.
 //! Two watches end it at its deadline: the epoch callback while the guest computes, the timer while it waits in a host call.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::Poll;
 
 use bytes::Bytes;
 use latent_capabilities::Session;
@@ -68,7 +69,8 @@ pub struct ActivationReport {
     /// What a function gave back, also when that is its declared failure: one positional array in the form of [`crate::values`]. A
     /// handler that answers an event has none.
     pub result: Option<Bytes>,
-    /// Fuel used, of `budget.cpu_fuel`.
+    /// Fuel used, of `budget.cpu_fuel`, as far as the engine has booked it: it books at calls and returns, so a guest that is stopped in the
+    /// middle of a loop has used more. Of an activation that somebody else stopped it is 0, as the next two are.
     pub fuel_used: u64,
     /// Largest sum of linear memory held.
     pub memory_bytes_peak: u64,
@@ -202,7 +204,7 @@ async fn call_function(
     };
     let mut results = vec![Val::Bool(false); function.signature.results()];
     if let Err(error) = callable.call_async(&mut *store, arguments, &mut results).await {
-        return outcome::of_error(&error, Stage::Handling, store.data().limiter.refused()).into();
+        return outcome::of_call(&error, store.data().limiter.refused()).into();
     }
     match function.signature.encode(&results, &ValuesLimits::default()) {
         Ok(result) => Ended { outcome: outcome::of_values(&results), result: Some(result) },
@@ -212,11 +214,15 @@ async fn call_function(
 
 /// `work` until `deadline`; `None` when the deadline came first, also when it has already passed.
 async fn until<T>(clock: &dyn Clock, deadline: Deadline, work: impl Future<Output = T>) -> Option<T> {
-    let left: Duration = deadline.at().since(clock.mono());
-    if left.is_zero() {
+    if deadline.at().since(clock.mono()).is_zero() {
         return None;
     }
-    tokio::time::timeout(left, work).await.ok()
+    let mut work = pin!(work);
+    // Most guests never wait, and a timer for what is ready at once would be a good part of a short activation.
+    if let Poll::Ready(done) = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+        return Some(done);
+    }
+    tokio::time::timeout(deadline.at().since(clock.mono()), work).await.ok()
 }
 
 fn fresh_store(engine: &WasmEngine, call: &Conditions, deadline: Deadline, host_call_bytes: usize) -> wasmtime::Result<Store<StoreData>> {

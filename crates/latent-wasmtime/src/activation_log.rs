@@ -137,11 +137,14 @@ impl ActivationLog {
     }
 
     fn push(&mut self, source: LogSource, message: &str) {
+        if self.lines.len() >= limits::LOG_LINES.default_usize() {
+            // An empty line counts as its line break, so that a flood of them is seen.
+            self.cut_bytes += (message.len() as u64).max(1);
+            return;
+        }
         // The line itself costs a byte; without it there is no line.
-        let room = if self.lines.len() < limits::LOG_LINES.default_usize() { self.bytes_left.checked_sub(1) } else { None };
-        let Some(room) = room else {
-            // Its line break counts, so that a flood of empty lines is seen.
-            self.cut_bytes += message.len() as u64 + 1;
+        let Some(room) = self.bytes_left.checked_sub(1) else {
+            self.cut_bytes += message.len() as u64;
             return;
         };
         let (text, cut) = harmless(message, room);

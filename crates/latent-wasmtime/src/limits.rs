@@ -85,8 +85,7 @@ pub const HOST_CALL_BYTES: Limit = Limit {
     bounds: "bytes a guest hands to the host in one call",
 };
 /// What a called function hands over in one call, its result included: its strings, and the host's memory for every other value. A
-/// result of more traps before it takes memory. Above what the form of values allows, so that a result that is only a little too large
-/// is `result-exhausted`.
+/// result of more is refused before it takes memory. Not below what the form of values allows, in whatever encoding a guest keeps its text.
 pub const RESULT_LIFT_BYTES: Limit = Limit {
     name: "result_lift_bytes",
     unit: "bytes",

@@ -85,6 +85,20 @@ pub(crate) fn of_error(error: &wasmtime::Error, stage: Stage, refused: Option<Bu
     }
 }
 
+/// What the engine says of a result that would take the host more memory than the store's allowance. It has no type of its own that could
+/// be asked for; the exact version pin and a test with a real guest hold this text.
+const TOO_MUCH_DATA: &str = "too much data is being copied between the host and the guest";
+
+/// The outcome of a called function that raised `error`: as [`of_error`], and a result that is far too large is what a result that is a
+/// little too large is.
+pub(crate) fn of_call(error: &wasmtime::Error, refused: Option<BudgetKind>) -> ActivationOutcome {
+    // While the guest runs there is a backtrace; then it was an argument of a host call.
+    if !error.is::<WasmBacktrace>() && error.root_cause().to_string().starts_with(TOO_MUCH_DATA) {
+        return ActivationOutcome::BudgetExhausted(BudgetKind::Result);
+    }
+    of_error(error, Stage::Handling, refused)
+}
+
 /// True for errors that the host raised on behalf of a guest, such as one that handed over too much.
 fn is_guests_fault(error: &wasmtime::Error, stage: Stage) -> bool {
     let hosts_own = error.is::<PoolConcurrencyLimitError>() || error.is::<std::io::Error>();

@@ -376,6 +376,9 @@ impl CliError {
             }
             Self::NotProvisioned { .. } => "start the node (`latent run -c FILE`), or run `latent bus provision`".to_owned(),
             Self::Control { source, .. } => source.next_step().to_owned(),
+            Self::Unanswered { doing, .. } if doing == crate::commands::invoke::DOING => {
+                "see the node's log for how it ended; run it again only if what the function does bears being done twice (--origin keeps its keys)".to_owned()
+            }
             Self::Unanswered { .. } => "see whether the node still runs and run it again: what was done is not done twice".to_owned(),
             Self::Unmaintained { .. } => "look at the disk and the node's log, start the node again, then run it once more".to_owned(),
             Self::Log { fault, .. } => next_of(fault),
@@ -438,10 +441,10 @@ fn after_invocation(outcome: &str) -> &'static str {
         "invalid-arguments" => "give one JSON array that fits the parameters; docs/values.md has the form of each type",
         "incompatible-contract" => "see `latent service list` for what the service offers",
         "fuel-exhausted" => "raise --cpu-fuel if the work is honest",
-        "memory-exhausted" => "raise --memory-bytes if the work is honest",
+        "memory-exhausted" => "raise --memory-bytes if the work is honest; `cell_memory_bytes` under [limits] bounds it",
         "timeout" => "raise --wall-time-millis if the work is honest",
         "result-exhausted" => "let the function give back less; docs/values.md has the limits",
-        _ => "see the function's log above, and the outcome's name in docs/errors.md",
+        _ => "see the function's log, if it wrote one, and the outcome's name in docs/errors.md",
     }
 }
 
@@ -471,6 +474,14 @@ fn next_of_administration(kind: &str) -> Option<&'static str> {
         "clock-not-durable" => "look at the disk under the data directory and run the same command again before the node stops",
         "clock-held" => "see `latent clock status`; set the clock right, or run `latent clock confirm` if it is right",
         "route-moved" => "look at it with `latent service list`, then run it again with the generation in force",
+        "epoch-conflict" => "see `latent reload --dry-run` for what is in force, then decide again",
+        "needs-restart" => "put it back, or start the node again",
+        "other-file" => "name the file that the node was started with",
+        "not-callable" => "name one of those; `latent service list` shows publications and routes",
+        "unknown-service" => "correct the name, or add the service and run `latent reload`",
+        "resource-exhausted" => "run it again when less is going on",
+        "stopping" => "start the node again",
+        "invalid-name" => "correct the name",
         "node-stopped" => "start the node, or change the configuration that it starts with",
         "unknown-publication" | "ambiguous-publication" | "unknown-tenant" => "see `latent service list` for what there is",
         "tenant-needed" => "run it again with --tenant",

@@ -72,6 +72,24 @@ pub(crate) const CONTROL_CONNECTIONS: Limit = Limit {
     max: 16,
     bounds: "open connections of the control socket; one more is told so and closed",
 };
+/// Connections for administration alone.
+pub(crate) const CONTROL_RESERVED_CONNECTIONS: Limit = Limit {
+    name: "control_reserved_connections",
+    unit: "count",
+    default: 4,
+    min: 4,
+    max: 4,
+    bounds: "further connections that serve administration only, when all others are taken",
+};
+/// Time such a connection may be silent.
+pub(crate) const CONTROL_RESERVED_IDLE_MILLIS: Limit = Limit {
+    name: "control_reserved_idle_millis",
+    unit: "ms",
+    default: 2_000,
+    min: 2_000,
+    max: 2_000,
+    bounds: "time a connection for administration may be silent",
+};
 /// Time a connection may be silent, or take for one line.
 pub(crate) const CONTROL_IDLE_MILLIS: Limit = Limit {
     name: "control_idle_millis",
@@ -242,6 +260,8 @@ pub(crate) const ALL: &[Limit] = &[
     SOCKET_PATH_BYTES,
     CONTROL_LINE_BYTES,
     CONTROL_CONNECTIONS,
+    CONTROL_RESERVED_CONNECTIONS,
+    CONTROL_RESERVED_IDLE_MILLIS,
     CONTROL_IDLE_MILLIS,
     CONTROL_ANSWER_MILLIS,
     INVOKE_WAIT_MILLIS,

@@ -72,7 +72,7 @@ pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
     spare_memory::give_back();
     output.text(&format!("latent {} is running; its data is in {}", assembly.name(), dir.log().display()))?;
     let accounting = assembly.reports.accounting();
-    output.text(&format!("memory is accounted to at most {} MiB; `docs/limits.md` says of what", accounting.bytes.div_ceil(1 << 20)))?;
+    output.text(&format!("memory is accounted to at most {} MiB; `LATENT_LOG=debug` shows of what", accounting.bytes.div_ceil(1 << 20)))?;
     for part in &accounting.parts {
         tracing::debug!(part = part.name, bytes = part.bytes, "accounting bound");
     }

@@ -50,6 +50,15 @@ pub(crate) fn stdout_flood(bytes: u64) -> Handled {
     stdout.flush().map_err(|error| Reject::because(error.to_string()))
 }
 
+/// The cheapest lines there are.
+pub(crate) fn empty_lines(count: u64) -> Handled {
+    let mut stderr = std::io::stderr().lock();
+    for _ in 0..count / 1_024 {
+        stderr.write_all(&[b'\n'; 1_024]).map_err(|error| Reject::because(error.to_string()))?;
+    }
+    Ok(())
+}
+
 /// Holds timers of the host, which each cost it memory.
 pub(crate) fn hold_streams(count: u64) -> Handled {
     let held: Vec<_> = (0..count).map(|_| wasip2::clocks::monotonic_clock::subscribe_duration(1)).collect();

@@ -29,6 +29,7 @@ fn handle(event: Event) -> Handled {
         "remaining" => remaining(),
         "log" => log_lines(),
         "log-flood" => hostile::log_flood(number(rest)?),
+        "empty-lines" => hostile::empty_lines(number(rest)?),
         "stdout-flood" => hostile::stdout_flood(number(rest)?),
         "trap" => std::process::abort(),
         "panic" => panic!("{rest}"),

@@ -1,7 +1,8 @@
 //! One running activation: a task that owns its slot and ends it, however the task itself ends.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
@@ -27,7 +28,8 @@ struct RunningActivation {
 pub(super) fn spawn(manager: &Arc<LocalActivationManager>, launch: Launch) {
     let Launch { start: Started { slot, work: Waiting { work, input }, .. }, stopped } = launch;
     let started = Arc::new(OnceLock::new());
-    let order = StartOrder {
+    // In one piece on the heap from here on: it is handed from step to step, and copying it would be a good part of a short activation.
+    let order = Box::new(StartOrder {
         catalog: Arc::clone(&manager.parts.catalog),
         pin: work.pin.clone(),
         contract: work.target.contract.clone(),
@@ -37,13 +39,13 @@ pub(super) fn spawn(manager: &Arc<LocalActivationManager>, launch: Launch) {
         budget: work.target.budget,
         trace: work.trace,
         started: Arc::clone(&started),
-    };
+    });
     let running = RunningActivation { manager: Arc::clone(manager), held: Some((slot, work)), started, report: None };
     // If the runtime is gone the task is dropped unpolled, here, and ends the activation on its way out.
     manager.parts.runtime.spawn(run(running, order, stopped));
 }
 
-async fn run(mut running: RunningActivation, order: StartOrder, stopped: oneshot::Receiver<()>) {
+async fn run(mut running: RunningActivation, order: Box<StartOrder>, stopped: oneshot::Receiver<()>) {
     let report = tokio::select! {
         biased;
         Ok(()) = stopped => ActivationReport::without_guest(ActivationOutcome::Cancelled),
@@ -54,17 +56,23 @@ async fn run(mut running: RunningActivation, order: StartOrder, stopped: oneshot
 }
 
 impl RunningActivation {
-    async fn attempt(&self, order: StartOrder) -> ActivationReport {
-        let left = order.session.deadline.at().since(self.manager.parts.clock.mono());
-        let patience = left.saturating_add(Duration::from_millis(limits::BACKEND_OVERRUN_MILLIS.default));
+    async fn attempt(&self, order: Box<StartOrder>) -> ActivationReport {
+        let deadline = order.session.deadline.at();
         let backend = Arc::clone(&self.manager.parts.backend);
-        let ended = tokio::time::timeout(patience, run_caught(&*backend, order)).await;
+        let mut running = pin!(run_caught(&*backend, order));
+        // What never waits needs no timer.
+        if let Poll::Ready(report) = poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await {
+            return report;
+        }
+        let left = deadline.since(self.manager.parts.clock.mono());
+        let patience = left.saturating_add(Duration::from_millis(limits::BACKEND_OVERRUN_MILLIS.default));
+        let ended = tokio::time::timeout(patience, running).await;
         ended.unwrap_or_else(|_| ActivationReport::without_guest(ActivationOutcome::Timeout))
     }
 }
 
 /// Runs the backend's future; a panic in it is an outcome like others.
-async fn run_caught(backend: &dyn ExecutionBackend, order: StartOrder) -> ActivationReport {
+async fn run_caught(backend: &dyn ExecutionBackend, order: Box<StartOrder>) -> ActivationReport {
     let mut order = Some(order);
     let mut future: Option<BackendFuture> = None;
     poll_fn(|cx| {

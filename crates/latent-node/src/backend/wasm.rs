@@ -245,7 +245,7 @@ impl Drop for Load {
 }
 
 impl ExecutionBackend for WasmBackend {
-    fn run(&self, order: StartOrder) -> BackendFuture {
+    fn run(&self, order: Box<StartOrder>) -> BackendFuture {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
             let component = match shared.component(order.digest()).await {

@@ -23,7 +23,7 @@ struct Busy {
 struct Shared(Arc<Busy>);
 
 impl ExecutionBackend for Shared {
-    fn run(&self, order: StartOrder) -> BackendFuture {
+    fn run(&self, order: Box<StartOrder>) -> BackendFuture {
         let busy = Arc::clone(&self.0);
         Box::pin(async move {
             let running = Running::enter(busy);

@@ -97,7 +97,7 @@ impl ScriptedBackend {
 }
 
 impl ExecutionBackend for ScriptedBackend {
-    fn run(&self, order: StartOrder) -> BackendFuture {
+    fn run(&self, order: Box<StartOrder>) -> BackendFuture {
         let script = self.shared.scripts.lock().unwrap().pop_front().unwrap_or(Script::Wait);
         assert_ne!(script, Script::PanicInCall, "scripted panic of a call");
         let shared = Arc::clone(&self.shared);
@@ -111,7 +111,7 @@ impl ExecutionBackend for ScriptedBackend {
     }
 }
 
-async fn run(store: Store, script: Script, order: StartOrder) -> ActivationReport {
+async fn run(store: Store, script: Script, order: Box<StartOrder>) -> ActivationReport {
     let shared = Arc::clone(&store.shared);
     if script == Script::LoadFirst {
         shared.loading.notified().await;

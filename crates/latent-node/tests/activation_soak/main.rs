@@ -10,10 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use latent_capabilities::{ActivationCapabilityRuntime, AuditRing, CompletionAccount, Origin};
+use latent_capabilities::{
+    ActivationCapabilityRuntime, AuditRing, CompletionAccount, EVENT_PUBLISHER, EventBinding, EventPublisher, Origin, ProviderRef,
+    PublishFuture, PublishRequest,
+};
 use latent_core::{
-    Attributes, BindingId, Budget, Clock, ContractName, Deadline, DeliveredEvent, FunctionName, MediaType, Offset, Partition, ServiceName,
-    SystemClock, TenantId, TopicName, UnixMillis,
+    Attributes, BindingId, Budget, Clock, ContractName, Deadline, DeliveredEvent, Epoch, FunctionName, LogicalTopic, MediaType, Offset,
+    Partition, ProviderId, PublicationOutcome, Receipt, ServiceName, SystemClock, TenantId, TopicName, UnixMillis,
 };
 use latent_node::{
     Account, ActivationEnd, CallOrder, Catalog, InboundOrder, InboundTarget, LocalActivationManager, ManagerOptions, NewPublication,
@@ -31,7 +34,7 @@ const ACTIVATIONS_VAR: &str = "LATENT_SOAK_ACTIVATIONS";
 const SLACK_BYTES: u64 = 8 << 20;
 
 /// What is run, in turns, and the kind that it ends in.
-const WAYS: [(Way, &str); 15] = [
+const WAYS: [(Way, &str); 19] = [
     (Way::Event("ok"), "success"),
     (Way::Event("reject:no"), "rejected"),
     (Way::Event("retry:100:later"), "retry"),
@@ -43,6 +46,10 @@ const WAYS: [(Way, &str); 15] = [
     (Way::Event("alloc:60000000"), "memory-exhausted"),
     (Way::Event("log-flood:20000"), "success"),
     (Way::Event("publish:elsewhere"), "rejected"),
+    (Way::Event("publish-or-fail:out"), "success"),
+    (Way::Event("publish-many:out:3"), "rejected"),
+    (Way::TooLong("sleep:60000"), "timeout"),
+    (Way::Cancelled("sleep:60000"), "cancelled"),
     (Way::Call("divide", "[6,2]"), "success"),
     (Way::Call("divide", "[1,0]"), "declared-failure"),
     (Way::Call("divide", "[1]"), "invalid-arguments"),
@@ -52,6 +59,10 @@ const WAYS: [(Way, &str); 15] = [
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Event(&'static str),
+    /// With a wall time that it does not keep.
+    TooLong(&'static str),
+    /// Stopped by somebody else.
+    Cancelled(&'static str),
     Call(&'static str, &'static str),
 }
 
@@ -75,6 +86,7 @@ impl Node {
         let engine = WasmEngine::new(EngineOptions { cells: limits.cells.into(), ..EngineOptions::default() }).unwrap();
         let backend = Arc::new(WasmBackend::new(engine));
         let catalog = Arc::new(Catalog::default());
+        let mut publications = Vec::new();
         for guest in [BEHAVE, PLAIN] {
             let component = backend.load(guest.component).unwrap();
             let content = NewPublication {
@@ -84,9 +96,20 @@ impl Node {
                 digest: component.digest(),
             };
             let publication = catalog.add(content).unwrap();
+            publications.push(publication);
             catalog.point_route(RouteKey { tenant: tenant(), service: service(guest), route: None }, publication).unwrap();
         }
         let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::default())));
+        let reference = provider();
+        capabilities.providers().install(reference.clone(), None, Arc::new(Receipts)).unwrap();
+        let topics = BTreeSet::from([LogicalTopic::parse("out").unwrap()]);
+        let granted = publications.iter().map(|publication| EventBinding {
+            publication: *publication,
+            tenant: tenant(),
+            provider: reference.clone(),
+            topics: topics.clone(),
+        });
+        capabilities.install_events(capabilities.compile_events(granted).unwrap()).unwrap();
         let clock = Arc::new(SystemClock::start());
         let ids = AtomicU64::new(1);
         let manager = LocalActivationManager::new(ManagerOptions {
@@ -121,6 +144,19 @@ impl Node {
                 let reservation = self.manager.reserve_inbound(&self.target(BEHAVE, HANDLER_CONTRACT, "handle")).unwrap();
                 self.manager.activate(reservation, InboundOrder { event: event(payload), origin: origin(), deadline }).await
             }
+            Way::TooLong(payload) => {
+                let target = self.target(BEHAVE, HANDLER_CONTRACT, "handle");
+                let target = InboundTarget { budget: Budget { wall_time_millis: 1, ..target.budget }, ..target };
+                let reservation = self.manager.reserve_inbound(&target).unwrap();
+                self.manager.activate(reservation, InboundOrder { event: event(payload), origin: origin(), deadline }).await
+            }
+            Way::Cancelled(payload) => {
+                let reservation = self.manager.reserve_inbound(&self.target(BEHAVE, HANDLER_CONTRACT, "handle")).unwrap();
+                let activation = reservation.activation();
+                let ticket = self.manager.activate(reservation, InboundOrder { event: event(payload), origin: origin(), deadline });
+                assert!(self.manager.cancel(activation));
+                ticket.await
+            }
             Way::Call(function, arguments) => {
                 let reservation = self.manager.reserve_inbound(&self.target(PLAIN, "demo:plain/work@1.0.0", function)).unwrap();
                 let order = CallOrder { arguments: Bytes::from_static(arguments.as_bytes()), deadline, origin: None, trace: None };
@@ -154,6 +190,27 @@ impl Node {
     fn assert_empty(&self) {
         assert_eq!(self.manager.snapshot().node, Account::default());
         assert_eq!((self.manager.running(), self.capabilities.completions().held_bytes()), (vec![], 0));
+    }
+}
+
+/// Takes every event and gives a receipt.
+struct Receipts;
+
+impl EventPublisher for Receipts {
+    fn publish(&self, request: PublishRequest) -> PublishFuture {
+        let receipt = Receipt { stream: "out".to_owned(), sequence: 1, duplicate: false, accepted_at: UnixMillis(1) };
+        let outcome = request.authorise_now().map_or_else(PublicationOutcome::KnownFailure, |_| PublicationOutcome::Receipt(receipt));
+        Box::pin(std::future::ready(outcome))
+    }
+}
+
+fn provider() -> ProviderRef {
+    ProviderRef {
+        logical_id: ProviderId::parse("receipts").unwrap(),
+        capability: ContractName::parse(EVENT_PUBLISHER).unwrap(),
+        profile: "p".into(),
+        epoch: Epoch(1),
+        digest: [0; 32],
     }
 }
 

@@ -139,7 +139,7 @@ pub(crate) struct Backend {
 struct Shared(Arc<Backend>);
 
 impl ExecutionBackend for Shared {
-    fn run(&self, order: StartOrder) -> BackendFuture {
+    fn run(&self, order: Box<StartOrder>) -> BackendFuture {
         let backend = Arc::clone(&self.0);
         Box::pin(async move {
             let start = match order.confirm() {

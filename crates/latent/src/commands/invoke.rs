@@ -84,7 +84,8 @@ fn contract_and_function(text: &str) -> Result<Function, String> {
     }
 }
 
-const DOING: &str = "the invocation";
+/// What is being done, in errors.
+pub(crate) const DOING: &str = "the invocation";
 
 /// Runs `latent invoke`.
 ///

@@ -54,7 +54,8 @@ pub(crate) fn reload(args: &ReloadArgs, output: &mut Output) -> Result<(), CliEr
             next: "start the node, which reads the configuration".to_owned(),
         });
     };
-    let order = ReloadOrder { expected_epoch: args.expect_epoch, dry_run: args.dry_run };
+    let file = args.config.canonicalize().ok().map(|path| path.display().to_string());
+    let order = ReloadOrder { expected_epoch: args.expect_epoch, dry_run: args.dry_run, file };
     client.wait_for_answers(Duration::from_millis(limits::RELOAD_WAIT_MILLIS.default));
     let reloaded = match client.call(Request::Reload(order)) {
         Ok(Answer::Reloaded(reloaded)) => reloaded,
@@ -74,5 +75,7 @@ fn sentences(reloaded: &Reloaded, dry_run: bool) -> String {
         (false, true) => format!("nothing was changed; epoch {epoch} is in force"),
         (false, false) => format!("{file} is in force; epoch {epoch}"),
     });
+    lines.extend(reloaded.notes.iter().cloned());
+    lines.extend(reloaded.notes.iter().cloned());
     lines.join("\n")
 }

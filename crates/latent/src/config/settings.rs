@@ -32,6 +32,8 @@ pub(crate) struct NodeConfig {
     pub(crate) data_dir: PathBuf,
     /// Activations at once; `None`: twice the number of cores.
     pub(crate) cells: Option<u64>,
+    /// Linear memory that one activation can be given; `None`: the largest budget of the triggers, or the default budget.
+    pub(crate) cell_memory_bytes: Option<u64>,
     /// How long a stopping node waits for running activations.
     pub(crate) drain_millis: u64,
 }

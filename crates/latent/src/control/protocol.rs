@@ -96,6 +96,27 @@ pub(crate) enum Request {
     ConfirmClock,
 }
 
+impl Request {
+    /// True for what people do again and again, follow or wait for: it must not take the connections by which a node is administered.
+    pub(super) const fn may_take_long(&self) -> bool {
+        match self {
+            Self::Publish { .. } | Self::Fetch { .. } | Self::Find { .. } | Self::Bounds { .. } | Self::Invoke(_) => true,
+            Self::Ping
+            | Self::Topics
+            | Self::TriggerStatus { .. }
+            | Self::Summary
+            | Self::Statistics { .. }
+            | Self::Maintain
+            | Self::Reload(_)
+            | Self::Services { .. }
+            | Self::RouteService(_)
+            | Self::RevokeService(_)
+            | Self::Clock
+            | Self::ConfirmClock => false,
+        }
+    }
+}
+
 /// What is answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]

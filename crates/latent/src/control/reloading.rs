@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// How a running node is to take its configuration in again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReloadOrder {
     /// Only if this epoch is in force.
@@ -13,6 +13,9 @@ pub(crate) struct ReloadOrder {
     pub(crate) expected_epoch: Option<u64>,
     /// Say what differs and change nothing.
     pub(crate) dry_run: bool,
+    /// The file that is meant, as the system names it. The node reads the one it was started with, and refuses if that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
 }
 
 /// What came of a reload.
@@ -27,6 +30,9 @@ pub(crate) struct Reloaded {
     pub(crate) applied: bool,
     /// What differs between the node and the file.
     pub(crate) changes: Vec<Difference>,
+    /// What the file does not decide, and what is not as it says because somebody decided otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
 }
 
 /// One difference.

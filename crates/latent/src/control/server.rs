@@ -60,6 +60,7 @@ impl ControlServer {
     /// as `control_idle_millis` allows.
     pub(crate) async fn serve(self, target: Arc<dyn ControlTarget>, mut stop: watch::Receiver<bool>) {
         let free = Arc::new(Semaphore::new(self.bounds.connections));
+        let reserved = Arc::new(Semaphore::new(limits::CONTROL_RESERVED_CONNECTIONS.default_usize()));
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {
@@ -76,12 +77,14 @@ impl ControlServer {
                     continue;
                 }
             };
-            let Ok(permit) = Arc::clone(&free).try_acquire_owned() else {
+            let general = Arc::clone(&free).try_acquire_owned().map(|permit| (permit, Kind::General));
+            let Ok((permit, kind)) = general.or_else(|_| Arc::clone(&reserved).try_acquire_owned().map(|permit| (permit, Kind::Reserved)))
+            else {
                 refuse_one_too_many(stream);
                 continue;
             };
             let mut connection =
-                Connection { stream: BufReader::new(stream), target: Arc::clone(&target), stop: stop.clone(), bounds: self.bounds };
+                Connection { stream: BufReader::new(stream), target: Arc::clone(&target), stop: stop.clone(), bounds: self.bounds, kind };
             connections.spawn(async move {
                 let _held = permit;
                 connection.run().await;
@@ -118,12 +121,15 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 /// Told without waiting: a fresh socket has room for one line, and a peer that does not read gets nothing.
 fn refuse_one_too_many(stream: UnixStream) {
-    let message =
-        format!("{} connections are open, which is the limit control_connections; try again later", limits::CONTROL_CONNECTIONS.max);
-    let fault = Fault { kind: "busy".to_owned(), permanent: false, uncertain: false, message, continue_at: None };
-    if let (Ok(line), Ok(mut stream)) = (frame(encode_answer(Answer::Fault(fault))), stream.into_std()) {
+    if let (Ok(line), Ok(mut stream)) = (frame(encode_answer(Answer::Fault(one_too_many()))), stream.into_std()) {
         let _ = stream.write_all(&line);
     }
+}
+
+fn one_too_many() -> Fault {
+    let message =
+        format!("{} connections are open, which is the limit control_connections; try again later", limits::CONTROL_CONNECTIONS.max);
+    Fault { kind: "busy".to_owned(), permanent: false, uncertain: false, message, continue_at: None }
 }
 
 struct Connection {
@@ -131,6 +137,17 @@ struct Connection {
     target: Arc<dyn ControlTarget>,
     stop: watch::Receiver<bool>,
     bounds: ServerBounds,
+    kind: Kind,
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Everything.
+    General,
+    /// Administration, when followers and calls have taken every general one: whoever holds such a connection must be able to revoke what
+    /// they call.
+    Reserved,
 }
 
 /// Whether more requests are read from a connection.
@@ -142,7 +159,9 @@ enum Next {
 
 impl Connection {
     async fn run(&mut self) {
-        let idle = Duration::from_millis(self.bounds.idle_millis);
+        // Whoever administers asks at once and goes.
+        let idle_millis = if self.kind == Kind::Reserved { limits::CONTROL_RESERVED_IDLE_MILLIS.default } else { u64::MAX };
+        let idle = Duration::from_millis(self.bounds.idle_millis.min(idle_millis));
         loop {
             let read = tokio::select! {
                 read = timeout(idle, read_line_async(&mut self.stream)) => read,
@@ -171,6 +190,9 @@ impl Connection {
             // A peer that speaks something else would misread what follows too.
             Err(error) => return Some((Answer::Fault(Fault::refused(error.kind(), error.to_string())), Next::Close)),
         };
+        if self.kind == Kind::Reserved && request.may_take_long() {
+            return Some((Answer::Fault(one_too_many()), Next::Close));
+        }
         let (handed_over, mut activation) = watch::channel(None);
         let target = Arc::clone(&self.target);
         let answering = answer_telling(&target, request, handed_over);

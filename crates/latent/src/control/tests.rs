@@ -35,7 +35,7 @@ struct FakeNode {
     catalog: Arc<Catalog>,
     watch: ClockWatch,
     clock: Believed,
-    abandoned: std::sync::Mutex<Vec<ActivationId>>,
+    abandoned: Arc<std::sync::Mutex<Vec<ActivationId>>>,
 }
 
 /// Whether the node's maintenance believes the wall clock.
@@ -97,6 +97,7 @@ impl ControlTarget for FakeNode {
             epoch: order.expected_epoch.unwrap_or(1),
             applied: !order.dry_run,
             changes: Vec::new(),
+            notes: Vec::new(),
         })
     }
 
@@ -147,6 +148,8 @@ struct Served {
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
     runtime: Runtime,
+    /// What the node was told to abandon.
+    abandoned: Arc<std::sync::Mutex<Vec<ActivationId>>>,
     temp: tempfile::TempDir,
 }
 
@@ -158,7 +161,7 @@ impl Served {
     fn with_bindings(bounds: ServerBounds, bindings: usize) -> Self {
         Self::with_node(bounds, |log, files| {
             let watch = ClockWatch::open(files, Arc::new(SystemClock::start())).unwrap();
-            FakeNode { log, bindings, catalog: Arc::default(), watch, clock: Believed::Yes, abandoned: std::sync::Mutex::default() }
+            FakeNode { log, bindings, catalog: Arc::default(), watch, clock: Believed::Yes, abandoned: Arc::default() }
         })
     }
 
@@ -175,8 +178,9 @@ impl Served {
             ControlServer::with_bounds(socket, bounds).unwrap()
         };
         let node = make(log, HostFiles::below(dir.log()));
+        let abandoned = Arc::clone(&node.abandoned);
         let serving = runtime.spawn(server.serve(Arc::new(node), stopped));
-        Self { dir, stop, serving, runtime, temp }
+        Self { dir, stop, serving, runtime, abandoned, temp }
     }
 
     fn connect(&self) -> BufReader<UnixStream> {
@@ -432,19 +436,30 @@ fn a_silent_peer_is_dropped_and_a_slow_one_too() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so_and_a_freed_place_is_used_again() {
+fn when_every_connection_is_taken_a_few_are_left_for_administration_and_one_too_many_is_told_so() {
     let served = Served::start(ServerBounds { connections: 2, ..defaults() });
     let (mut first, second) = (served.client(), served.client());
-    let mut third = served.connect();
-    let fault = answer_of(&mut third)["answer"]["fault"].clone();
+    let reserved = limits::CONTROL_RESERVED_CONNECTIONS.default_usize();
+    let mut administrators: Vec<_> = (0..reserved).map(|_| served.connect()).collect();
+    for peer in &mut administrators {
+        let services = ask(peer, r#"{"version":1,"request":{"services":{"after":null}}}"#);
+        assert!(services["answer"]["services"].is_object(), "{services}");
+    }
+    let mut one_more = served.connect();
+    let fault = answer_of(&mut one_more)["answer"]["fault"].clone();
     assert_eq!((&fault["kind"], &fault["permanent"]), (&json!("busy"), &json!(false)));
-    assert!(is_closed(&mut third));
+    assert!(is_closed(&mut one_more));
+    // What may take long has no place among the administrators.
+    for request in [r#"{"find":{"topic":"t","key":"k","uid":"a"}}"#, r#"{"bounds":{"topic":"t","partition":0}}"#] {
+        let mut peer = administrators.pop().unwrap();
+        let answer = ask(&mut peer, &format!(r#"{{"version":1,"request":{request}}}"#));
+        assert_eq!(answer["answer"]["fault"]["kind"], json!("busy"), "{answer}");
+        assert!(is_closed(&mut peer));
+    }
     assert!(matches!(first.call(Request::Ping), Ok(Answer::Node(_))), "the others are served on");
     drop(second);
     // The place is free once the server has seen the end of the second connection.
-    while ControlClient::greet(&served.dir.control_socket()).is_err() {
-        std::thread::yield_now();
-    }
+    latent_testkit::wait_until("a free place", || served.client().call(Request::Bounds { topic: "t".to_owned(), partition: 0 }).is_ok());
 }
 
 #[test]
@@ -461,7 +476,7 @@ fn stopping_removes_the_socket_and_ends_connections() {
     let served = Served::start(defaults());
     let mut peer = served.connect();
     assert_eq!(ask(&mut peer, r#"{"version":1,"request":"ping"}"#)["version"], 1);
-    let Served { dir, stop, serving, runtime, temp } = served;
+    let Served { dir, stop, serving, runtime, abandoned: _, temp } = served;
     stop.send(true).unwrap();
     runtime.block_on(serving).unwrap();
     assert!(is_closed(&mut peer));
@@ -508,4 +523,19 @@ fn an_answer_of_another_version_is_told_apart() {
     let error = ControlClient::greet(&path).unwrap_err();
     assert_eq!(error.kind(), "control-version", "{error:?}");
     newer.join().unwrap();
+}
+
+#[test]
+fn a_call_is_abandoned_when_its_peer_closes_and_not_before() {
+    let served = Served::start(defaults());
+    let mut peer = served.connect();
+    let invocation =
+        r#"{"version":1,"request":{"invoke":{"service":"waits","contract":"a:b/c@1.0.0","function":"f","arguments":"[]","budget":{}}}}"#;
+    writeln!(peer.get_mut(), "{invocation}").unwrap();
+    // Another connection is answered meanwhile, and nothing is abandoned by that.
+    assert!(matches!(served.client().call(Request::Ping), Ok(Answer::Node(_))));
+    assert!(served.abandoned.lock().unwrap().is_empty());
+    drop(peer);
+    latent_testkit::wait_until("the call is abandoned", || !served.abandoned.lock().unwrap().is_empty());
+    assert_eq!(*served.abandoned.lock().unwrap(), [ActivationId::from_random([7; 16])]);
 }

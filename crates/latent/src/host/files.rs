@@ -72,10 +72,13 @@ impl HostStorage for Disk {
     }
 
     fn read(&self, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-        let file = match std::fs::File::open(path) {
+        // Looked at before it is opened: opening a pipe would wait for its other end.
+        match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
-        };
+            Ok(metadata) if !metadata.is_file() => return Err(io::Error::other("it is not a file")),
+            looked_at => _ = looked_at?,
+        }
+        let file = std::fs::File::open(path)?;
         let mut bytes = Vec::new();
         file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
         Ok(Some(bytes))

@@ -162,6 +162,19 @@ impl Composition {
         changed.collect()
     }
 
+    /// Services whose default route an operator pointed elsewhere than the configuration does, in words.
+    pub(super) fn routed_elsewhere(&self) -> Vec<String> {
+        let published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let elsewhere = published.iter().filter_map(|(name, service)| {
+            let route = RouteKey { tenant: service.tenant.clone(), service: name.clone(), route: None };
+            let (leads_to, configured) = (self.catalog.route(&route)?.0, *service.publications.last()?);
+            (leads_to != configured).then(|| {
+                format!("the default route of service {name} leads to publication {leads_to}; `latent service route {name} --to {configured}` points it at the configured one")
+            })
+        });
+        elsewhere.collect()
+    }
+
     /// Looks at the components of services. Compiles those that are new, so it may take a while; changes nothing that runs.
     ///
     /// # Errors
@@ -348,7 +361,8 @@ fn node_limits(config: &Config) -> NodeLimits {
 
 /// An engine whose cells hold the largest memory budget of the configuration or of a call, and no more.
 fn engine(config: &Config, limits: &NodeLimits) -> Result<WasmEngine, CliError> {
-    let budgets = config.triggers.iter().map(|trigger| trigger.budget.memory_bytes).chain([Budget::default().memory_bytes]);
+    let budgets = config.triggers.iter().map(|trigger| trigger.budget.memory_bytes);
+    let budgets = budgets.chain([config.node.cell_memory_bytes.unwrap_or(Budget::default().memory_bytes)]);
     let memory_bytes_max = budgets.max().unwrap_or_else(|| EngineOptions::default().memory_bytes_max);
     let options = EngineOptions { cells: limits.cells.into(), memory_bytes_max };
     WasmEngine::new(options).map_err(|error| part("the WebAssembly engine", &error))

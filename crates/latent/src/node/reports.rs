@@ -108,7 +108,7 @@ impl ControlTarget for Reports {
     }
 
     fn reload(&self, order: ReloadOrder) -> Result<Reloaded, Fault> {
-        self.reloader.reload(order).map_err(Fault::from)
+        self.reloader.reload(&order).map_err(Fault::from)
     }
 
     fn services(&self) -> Result<Vec<ServiceInfo>, AdminError> {

@@ -5,6 +5,9 @@
 //! data_dir/components/known.json       which file held which component when it was last looked at, and what that exports
 //! ```
 //! A file of the configuration may be rebuilt while the node runs: what was published stays what it was, because it is read from here.
+//! What is missing or damaged here is read from that file again, if it still holds the same component; a copy that cannot be kept, on a
+//! full disk, costs only that. The directory is for its owner alone, as `known.json` is taken at its word; names of another form are
+//! never touched.
 //! A file that has not changed since it was last looked at (device, inode, size, times) is not read again, so a start with many
 //! components reads none of them. What is known is a shortcut and no authority: a component is believed by its digest when it is read.
 
@@ -13,6 +16,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use latent_core::{ComponentDigest, ContractName, FunctionName};
 use latent_node::{ComponentSource, Contracts, LoadError, WasmBackend};
@@ -110,13 +114,29 @@ pub(super) enum ShelfError {
     /// It is not one that this node can run.
     #[error(transparent)]
     Unusable(#[from] LoadError),
-    /// It could not be kept.
-    #[error("it could not be kept in {}: {source}", dir.display())]
-    NotKept {
-        /// The shelf's directory.
+}
+
+/// Why there is no shelf.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ShelfOpenError {
+    /// The directory cannot be made or looked at.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It is a link or a file.
+    #[error("{} is not a directory; move away what is there", dir.display())]
+    NotADirectory {
+        /// Where.
         dir: PathBuf,
-        /// The system's words.
-        source: io::Error,
+    },
+    /// Others could put components there.
+    #[error("{} must belong to the user of the node and be open to nobody else (mode {mode:o}, owner {owner}); chown and chmod 700 it, and remove what you do not know", dir.display())]
+    OpenToOthers {
+        /// Where.
+        dir: PathBuf,
+        /// Its permissions.
+        mode: u32,
+        /// Its owner.
+        owner: u32,
     },
 }
 
@@ -131,19 +151,25 @@ pub(super) struct Shelf {
 #[derive(Debug, Clone)]
 pub(super) struct Shelved {
     dir: PathBuf,
+    /// The file of the configuration that held each component when it was last looked at.
+    files: Arc<Mutex<BTreeMap<ComponentDigest, PathBuf>>>,
 }
 
 impl Shelf {
     /// Opens the shelf, or makes it. What is known is forgotten if it cannot be read.
     ///
     /// # Errors
-    /// The system's, when the directory cannot be made.
-    pub(super) fn open(dir: &Path) -> io::Result<Self> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    /// [`ShelfOpenError`].
+    pub(super) fn open(dir: &Path) -> Result<Self, ShelfOpenError> {
+        if matches!(dir.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound) {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        }
+        must_be_ours(dir)?;
         let empty = Known::empty();
-        let read = fs::read(dir.join(KNOWN)).ok().and_then(|text| serde_json::from_slice::<Known>(&text).ok());
+        let text = component_file::read(&dir.join(KNOWN)).ok();
+        let read = text.and_then(|text| serde_json::from_slice::<Known>(&text).ok());
         let known = read.filter(|known| known.form == empty.form && known.program == empty.program).unwrap_or(empty);
-        Ok(Self { shelved: Shelved { dir: dir.to_owned() }, known })
+        Ok(Self { shelved: Shelved { dir: dir.to_owned(), files: Arc::default() }, known })
     }
 
     /// The components that are kept.
@@ -160,13 +186,15 @@ impl Shelf {
         let (opened, metadata) = component_file::open(file).map_err(ShelfError::Unreadable)?;
         let stamp = Stamp::of(&metadata);
         if let Some((_, facts)) = self.known.files.get(file).filter(|(known, _)| *known == stamp)
-            && facts.digest().is_some_and(|digest| self.shelved.has(digest))
+            && let Some(digest) = facts.digest().filter(|digest| self.shelved.has(*digest))
         {
+            self.shelved.remember(digest, file);
             return Ok(facts.clone());
         }
         let component = component_file::read_opened(&opened).map_err(ShelfError::Unreadable)?;
         let prepared = backend.load(&component)?;
-        self.shelved.keep(prepared.digest(), &component).map_err(|source| ShelfError::NotKept { dir: self.shelved.dir.clone(), source })?;
+        self.shelved.keep(prepared.digest(), &component);
+        self.shelved.remember(prepared.digest(), file);
         let facts = Facts::of(&prepared);
         self.known.files.insert(file.to_owned(), (stamp, facts.clone()));
         Ok(facts)
@@ -177,11 +205,11 @@ impl Shelf {
     pub(super) fn tidy(&mut self, used: &BTreeSet<PathBuf>) {
         self.known.files.retain(|file, _| used.contains(file));
         let digests = self.known.files.values().filter_map(|(_, facts)| facts.digest());
-        let kept: BTreeSet<_> = digests.map(|digest| self.shelved.file(digest)).collect();
-        let entries = fs::read_dir(&self.shelved.dir).into_iter().flatten().flatten().map(|entry| entry.path());
-        for stale in entries.filter(|path| !kept.contains(path) && !path.ends_with(KNOWN)) {
-            if let Err(error) = fs::remove_file(&stale) {
-                tracing::warn!(file = %stale.display(), %error, "a component that nothing names any more could not be removed");
+        let kept: BTreeSet<_> = digests.map(file_name).collect();
+        let entries = fs::read_dir(&self.shelved.dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        for stale in entries.filter_map(|name| name.into_string().ok()).filter(|name| is_ours(name) && !kept.contains(name)) {
+            if let Err(error) = fs::remove_file(self.shelved.dir.join(&stale)) {
+                tracing::warn!(file = stale, %error, "a component that nothing names any more could not be removed");
             }
         }
         self.write_down();
@@ -206,20 +234,70 @@ impl Shelved {
         self.file(digest).is_file()
     }
 
-    fn keep(&self, digest: ComponentDigest, component: &[u8]) -> io::Result<()> {
-        if self.has(digest) {
-            return Ok(());
+    /// Keeps a copy, unless there is one. Without it the component is read from its file, as long as that holds it.
+    fn keep(&self, digest: ComponentDigest, component: &[u8]) {
+        if !self.has(digest)
+            && let Err(error) = replace(&self.dir, &file_name(digest), component)
+        {
+            tracing::warn!(%digest, %error, "no copy of the component could be kept; it runs as long as its file stays as it is");
         }
-        replace(&self.dir, &file_name(digest), component)
+    }
+
+    fn remember(&self, digest: ComponentDigest, file: &Path) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, file.to_owned());
+    }
+
+    /// The kept copy, if it is there and whole. A damaged one is removed.
+    fn copy(&self, digest: ComponentDigest) -> io::Result<Vec<u8>> {
+        let file = self.file(digest);
+        let component = component_file::read(&file)?;
+        if ComponentDigest::of(&component) == digest {
+            return Ok(component);
+        }
+        tracing::warn!(%digest, "the kept copy of a component was damaged and is removed");
+        fs::remove_file(&file)?;
+        Err(io::Error::other("it was damaged"))
     }
 }
 
 impl ComponentSource for Shelved {
     fn read(&self, digest: ComponentDigest) -> Result<Vec<u8>, String> {
-        let file = self.file(digest);
-        component_file::read(&file)
-            .map_err(|error| format!("{}: {error}; start the node again, which reads it from the configuration's file", file.display()))
+        let missing = match self.copy(digest) {
+            Ok(component) => return Ok(component),
+            Err(error) => error,
+        };
+        let file = self.files.lock().unwrap_or_else(PoisonError::into_inner).get(&digest).cloned();
+        let again = file.and_then(|file| component_file::read(&file).ok()).filter(|component| ComponentDigest::of(component) == digest);
+        if let Some(component) = again {
+            self.keep(digest, &component);
+            return Ok(component);
+        }
+        let copy = self.file(digest);
+        Err(format!(
+            "{}: {missing}, and the file it came from holds another one now; run `latent reload`, which takes that in",
+            copy.display()
+        ))
     }
+}
+
+/// The directory itself, not what a link leads to, and nobody else's.
+fn must_be_ours(dir: &Path) -> Result<(), ShelfOpenError> {
+    let metadata = dir.symlink_metadata()?;
+    if !metadata.is_dir() {
+        return Err(ShelfOpenError::NotADirectory { dir: dir.to_owned() });
+    }
+    let (mode, owner) = (metadata.mode() & 0o777, metadata.uid());
+    if mode & 0o077 != 0 || owner != rustix::process::geteuid().as_raw() {
+        return Err(ShelfOpenError::OpenToOthers { dir: dir.to_owned(), mode, owner });
+    }
+    Ok(())
+}
+
+/// Whether a name is one that this shelf makes. Nothing else in the directory is ever touched: it may be somebody's.
+fn is_ours(name: &str) -> bool {
+    let name = name.strip_suffix(".new").unwrap_or(name);
+    name.strip_suffix(".wasm")
+        .is_some_and(|digits| digits.len() == 64 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
 }
 
 fn file_name(digest: ComponentDigest) -> String {

@@ -100,7 +100,7 @@ fn an_interrupted_run_removes_its_folder_and_says_so() {
 #[test]
 fn activations_are_measured_and_every_line_has_the_stable_fields() {
     let env = with_disk();
-    let arguments = ["bench", "activation", "--quick", "--rows", "Q-01,Q-02,Q-08", "--dir", "disk", "--json"];
+    let arguments = ["bench", "activation", "--quick", "--rows", "Q-01,Q-02,Q-07,Q-08", "--dir", "disk", "--json"];
     let rows = documents(&env.run(arguments).with_status(0));
     let named: Vec<_> = rows.iter().map(|row| (row["id"].as_str().unwrap(), row["case"].as_str().unwrap())).collect();
     let expected = [
@@ -108,6 +108,7 @@ fn activations_are_measured_and_every_line_has_the_stable_fields() {
         ("Q-01", "99th percentile"),
         ("Q-02", "two threads to one"),
         ("Q-02", "two threads"),
+        ("Q-07", "bytes of each of 20,000"),
         ("Q-08", "100 kept components"),
     ];
     assert_eq!(named, expected);

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 /// A service `plain` of functions that may publish to `out`, and no trigger.
-fn with_functions() -> CliEnv {
+pub(crate) fn with_functions() -> CliEnv {
     let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
     env.write("bridge.yaml", "manifest_version: 1\nname: demo\ntopics: [{ name: out, partitions: 1 }]\n");
     env.write("plain.wasm", PLAIN.component);
@@ -67,7 +67,7 @@ fn check_calls(env: &CliEnv) {
     let trapped = invoke(env, "fail", "[\"told why\"]", &[]).with_status(1);
     assert!(trapped.stderr.contains("told why") && trapped.stderr.contains("unreachable"), "{}", trapped.stderr);
 
-    let unknown = env.run(["invoke", "other", "a:b/c@1.0.0#f", "--json"]).with_status(1);
+    let unknown = env.run(["invoke", "elsewhere", "a:b/c@1.0.0#f", "--json"]).with_status(1);
     assert_eq!(error_of(&unknown)["kind"], json!("unknown-service"));
     assert_eq!(error_of(&invoke(env, "multiply", "[]", &["--json"]).with_status(1))["kind"], json!("not-callable"));
 }
@@ -127,4 +127,69 @@ fn a_handler_is_called_with_an_event_as_a_value() {
     let words = ["invoke", "behave", "latent:events/handler@0.2.0#handle", "--args", &event.to_string(), "--json"];
     let rejected = env.run(words).with_status(1);
     assert_eq!(document(&rejected)["result"], json!([{ "err": { "case": "reject", "value": "no" } }]));
+}
+
+#[test]
+fn a_call_whose_command_is_gone_is_stopped_and_its_cell_serves_the_next() {
+    let env = with_functions();
+    let running = node(&env);
+    let cells = 2 * std::thread::available_parallelism().unwrap().get();
+    let spin = format!("{WORK}#spin");
+    let words = ["invoke", "plain", &spin, "--cpu-fuel", "1000000000000", "--wall-time-millis", "600000"];
+    let mut calls: Vec<_> = (0..cells).map(|_| Running::start(&env, &words)).collect();
+    // With every cell taken a short call waits beyond its own patience; the node itself answers.
+    wait_until("every cell is taken", || calls.iter_mut().all(|call| call.child.try_wait().unwrap().is_none()));
+    drop(calls);
+    let done = document(&invoke(&env, "divide", "[6, 3]", &["--json"]).with_status(0));
+    assert_eq!(done["result"], json!([{ "ok": 2 }]));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn keys_are_derived_for_a_call_and_are_the_same_under_the_same_name() {
+    let env = with_functions();
+    let derived = |more: &[&str]| {
+        let words = [&["--json"], more].concat();
+        document(&invoke(&env, "derived", "[]", &words).with_status(0))["result"][0]["ok"].as_str().unwrap().to_owned()
+    };
+    let [one, other] = [derived(&[]), derived(&[])];
+    assert_ne!(one, other, "each call has its own");
+    let [named, again, different] = [derived(&["--origin", "nightly"]), derived(&["--origin", "nightly"]), derived(&["--origin", "daily"])];
+    assert!(named == again && named != different && named != one);
+}
+
+#[test]
+fn what_cannot_be_called_says_what_can() {
+    let env = with_functions();
+    let unknown = invoke(&env, "divid", "[1,1]", &["--json"]).with_status(1);
+    let error = error_of(&unknown);
+    assert!(error["why"].as_str().unwrap().contains("demo:plain/work@1.0.0#divide"), "{error}");
+    let service = error_of(&env.run(["invoke", "plainn", "a:b/c@1.0.0#f", "--json"]).with_status(1));
+    assert!(service["why"].as_str().unwrap().contains("did you mean plain?"), "{service}");
+    let memory = error_of(&invoke(&env, "nothing", "[]", &["--memory-bytes", "67108864", "--json"]).with_status(1));
+    assert_eq!(memory["kind"], json!("out-of-range"));
+    assert!(
+        memory["why"].as_str().unwrap().contains("33554432") && memory["why"].as_str().unwrap().contains("cell_memory_bytes"),
+        "{memory}"
+    );
+    let config = std::fs::read_to_string(env.folder().join("latent.toml")).unwrap();
+    env.write("latent.toml", format!("{config}[limits]\ncell_memory_bytes = 67_108_864\n"));
+    let _ = invoke(&env, "nothing", "[]", &["--memory-bytes", "67108864", "--json"]).with_status(0);
+}
+
+#[test]
+fn a_flood_of_log_does_not_cost_the_answer() {
+    let env = with_functions();
+    let running = node(&env);
+    let payload: Vec<_> = "stdout-flood:1000000".bytes().collect();
+    let event = json!([{
+        "topic": "in", "partition": 0, "offset": "0", "uid": { "none": null }, "key": { "none": null }, "media-type": "text/plain",
+        "attributes": [], "payload": payload, "delivery-count": 1, "stored-at-unix-millis": "0",
+    }]);
+    let words =
+        ["invoke", "behave", "latent:events/handler@0.2.0#handle", "--args", &event.to_string(), "--log-bytes", "1048576", "--json"];
+    let done = document(&env.run(words).with_status(0));
+    assert_eq!(done["outcome"], json!("success"));
+    assert!(done["log_bytes_cut"].as_u64().unwrap() > 0, "{}", done["log_bytes_cut"]);
+    assert_eq!(running.stop(), Some(0));
 }

@@ -170,3 +170,49 @@ fn a_dry_run_shows_and_an_epoch_is_compared() {
     assert!(said.contains("the node runs what") && said.contains("latent.toml"), "{said}");
     assert_eq!(running.stop(), Some(0));
 }
+
+#[test]
+fn grants_are_taken_in_at_once_and_another_file_is_not() {
+    let env = super::invoking::with_functions();
+    let running = node(&env);
+    let announce = || {
+        let words = ["invoke", "plain", "demo:plain/work@1.0.0#announce", "--args", "[\"out\"]", "--json"];
+        document(&env.run(words))["result"][0].clone()
+    };
+    assert_eq!(announce(), json!({ "ok": "0" }));
+    let granted = "grants = [{ capability = \"latent:events/publisher@0.2.0\", topics = [\"out\"] }]\n";
+    edit(&env, granted, "");
+    assert_eq!(changes(&document(&reload(&env, &[], 0))), ["service plain grants"]);
+    assert!(announce()["err"].is_string(), "{}", announce());
+    edit(&env, "component = \"plain.wasm\"\n", &format!("component = \"plain.wasm\"\n{granted}"));
+    assert_eq!(changes(&document(&reload(&env, &[], 0))), ["service plain grants"]);
+    assert_eq!(announce(), json!({ "ok": "0" }));
+    env.write("other.toml", std::fs::read_to_string(env.folder().join("latent.toml")).unwrap());
+    let other = env.run(["reload", "-c", "other.toml", "--json"]).with_status(1);
+    assert_eq!(error_of(&other)["kind"], json!("other-file"));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn many_reloads_leave_the_last_two_components_and_a_route_that_was_pointed_by_hand_is_told() {
+    let env = with_services(&[("triage", "acme")]);
+    let running = node(&env);
+    for note in 0..6 {
+        rebuild(&env, "triage", note);
+        assert_eq!(document(&reload(&env, &[], 0))["applied"], json!(true));
+    }
+    let listed = || documents(&env.run(["service", "list", "--json"]).with_status(0));
+    let numbers: Vec<_> = listed().iter().map(|info| info["publication"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [6, 7]);
+    let _ = env.run(["service", "route", "triage", "--to", "6"]).with_status(0);
+    let told = document(&reload(&env, &[], 0));
+    assert!(told["notes"][0].as_str().unwrap().contains("leads to publication 6"), "{told}");
+    publish_ok(&env, "triage", 2);
+    wait_until_handled(&env, "triage", 2);
+    // The next component takes the route again, and the one that was pointed at by hand goes.
+    rebuild(&env, "triage", 9);
+    let taken = document(&reload(&env, &[], 0));
+    assert_eq!(taken.get("notes"), None, "{taken}");
+    assert_eq!(listed().iter().map(|info| info["publication"].as_u64().unwrap()).collect::<Vec<_>>(), [7, 8]);
+    assert_eq!(running.stop(), Some(0));
+}

@@ -52,3 +52,43 @@ fn a_node_needs_its_component() {
     let error = error_of(&env.run(["run", "--json"]).with_status(2));
     assert_eq!(error["problems"][0]["kind"], json!("config-component"));
 }
+
+/// What a process may hold beyond what is accounted: the allocator's own pieces, stacks of threads, code that was written to.
+const SLACK_BYTES: u64 = 64 << 20;
+
+fn memory_bytes(node: &Running) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.child.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1_024
+}
+
+/// The bound that a node says of itself, as it says it on its socket.
+fn accounting_bound(env: &CliEnv) -> u64 {
+    let mut stream = UnixStream::connect(env.folder().join("data/control.sock")).unwrap();
+    writeln!(stream, r#"{{"version":1,"request":"summary"}}"#).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    let summary: Value = serde_json::from_str(&line).unwrap();
+    summary["answer"]["summary"]["accounting"]["bytes"].as_u64().unwrap()
+}
+
+#[test]
+fn a_node_that_is_flooded_with_hostile_work_stays_within_its_accounting_bound() {
+    let env = super::revoking::with_services(&[("hostile", "acme")]);
+    // Events without a key form one line, in which a delay would hold back all others.
+    let config = std::fs::read_to_string(env.folder().join("latent.toml")).unwrap();
+    env.write("latent.toml", format!("{config}max_deliveries = 1\n"));
+    let running = node(&env);
+    let bound = accounting_bound(&env);
+    // Empty lines cost a host most for a byte of a guest's budget.
+    let verbs = ["log-flood:60000", "stdout-flood:60000", "empty-lines:65536", "alloc:30000000", "alloc:60000000", "recurse", "reject:no"];
+    let lines: String = (0..700).map(|n| format!("{}\n", verbs[n % verbs.len()])).collect();
+    let arguments = ["hostile", "--raw-lines", "--media-type", "text/plain", "--fresh-uids"];
+    assert_eq!(publish(&env, &arguments, lines.as_bytes(), 0).len(), 700);
+    wait_until("every event has run", || documents(&env.run(["trigger", "status", "--json"]).with_status(0))[0]["pending"] == json!(0));
+    let held = memory_bytes(&running);
+    assert!(held <= bound + SLACK_BYTES, "the node held {held} bytes and accounts for {bound}");
+    // The bound is no excuse: what is held now is a fraction of it.
+    assert!(held < bound, "{held} of {bound}");
+    assert_eq!(running.stop(), Some(0));
+}

@@ -35,7 +35,7 @@ fn served(catalog: Catalog, count: u64, clock: Believed) -> Served {
     }
     Served::with_node(defaults(), |log, files| {
         let watch = ClockWatch::open(files, Arc::new(SystemClock::start())).unwrap();
-        FakeNode { log, bindings: 0, catalog: Arc::new(catalog), watch, clock, abandoned: std::sync::Mutex::default() }
+        FakeNode { log, bindings: 0, catalog: Arc::new(catalog), watch, clock, abandoned: Arc::default() }
     })
 }
 

@@ -35,7 +35,7 @@ pub(super) fn differences(now: &Config, next: &Config) -> Differences {
 }
 
 fn for_restart(now: &Config, next: &Config) -> Vec<String> {
-    let NodeConfig { name, data_dir, cells, drain_millis } = &next.node;
+    let NodeConfig { name, data_dir, cells, cell_memory_bytes, drain_millis } = &next.node;
     let EngineConfig::Embedded { manifest, manifest_path, maintenance_interval_seconds } = &next.engine;
     let EngineConfig::Embedded {
         manifest: manifest_now,
@@ -46,6 +46,7 @@ fn for_restart(now: &Config, next: &Config) -> Vec<String> {
         ("[node] name", *name != now.node.name),
         ("[node] data_dir", *data_dir != now.node.data_dir),
         ("[limits] cells", *cells != now.node.cells),
+        ("[limits] cell_memory_bytes", *cell_memory_bytes != now.node.cell_memory_bytes),
         ("[limits] drain_millis", *drain_millis != now.node.drain_millis),
         ("[engine] manifest", manifest_path != manifest_path_now),
         ("the manifest's content", manifest != manifest_now),
@@ -76,7 +77,13 @@ fn compare<T>(now: &[T], next: &[T], object: &str, name: impl Fn(&T) -> &str, pa
             changes.push(change(name, part, from, to));
         }
     }
-    changes.extend(next.keys().filter(|name| !now.contains_key(*name)).map(|name| change(name, "added", "", "")));
+    // What is new is told whole: a dry run is read for what somebody will be allowed to do.
+    let told = |parts: &Parts| {
+        parts.iter().filter(|(_, value)| !value.is_empty()).map(|(part, value)| format!("{part} {value}")).collect::<Vec<_>>()
+    };
+    changes.extend(
+        next.iter().filter(|(name, _)| !now.contains_key(*name)).map(|(name, parts)| change(name, "added", "", &told(parts).join("; "))),
+    );
 }
 
 fn topic_parts(topic: &TopicConfig) -> Parts {
@@ -178,6 +185,11 @@ topic = "in"
 max_deliveries = 5
 "#;
 
+    const ADDED: &str = "trigger u: added: tenant acme; service triage; topic out; function latent:events/handler@0.2.0#handle; \
+                         max_deliveries 5; max_in_flight 8; retry_delay_millis 1000; retry_delay_max_millis 60000; \
+                         operation_timeout_millis 10000; start earliest; budget cpu_fuel 50000000; budget memory_bytes 33554432; \
+                         budget wall_time_millis 2000; budget outbound_requests 4; budget log_bytes 65536";
+
     fn config(text: &str) -> Config {
         let temp = tempfile::tempdir().unwrap();
         std::fs::write(temp.path().join("bridge.yaml"), MANIFEST).unwrap();
@@ -208,7 +220,7 @@ max_deliveries = 5
         type Case = (String, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
         let cases: [Case; 5] = [
             (BASE.replace("max_deliveries = 5", "max_deliveries = 7"), &["trigger t: max_deliveries: 5 → 7"], &["t"], &["t"]),
-            (added, &["trigger u: added"], &[], &["u"]),
+            (added, &[ADDED], &[], &["u"]),
             (BASE[..BASE.find("[[trigger]]").unwrap()].to_owned(), &["trigger t: removed"], &["t"], &[]),
             (
                 BASE.replace("topics = [\"out\"] }]", "topics = [\"out\", \"in\"] }]"),
@@ -240,6 +252,7 @@ max_deliveries = 5
             (BASE.replace("\"data\"", "\"other\""), "[node] data_dir"),
             (format!("{BASE}\n[limits]\ncells = 3\n"), "[limits] cells"),
             (format!("{BASE}\n[limits]\ndrain_millis = 3\n"), "[limits] drain_millis"),
+            (format!("{BASE}\n[limits]\ncell_memory_bytes = 65536\n"), "[limits] cell_memory_bytes"),
             (
                 BASE.replace("kind = \"embedded\"", "kind = \"embedded\"\nmaintenance_interval_seconds = 7"),
                 "[engine] maintenance_interval_seconds",

@@ -10,6 +10,7 @@
 mod difference;
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use latent_bridge::{BusError, EventBus as _};
@@ -34,6 +35,20 @@ pub(crate) enum ReloadRefused {
         found: u64,
         /// Expected.
         expected: u64,
+    },
+    /// Another file is meant than the one that the node was started with.
+    #[error("this node was started with {}, and {} is meant; name that file, or stop this node and start one with the other", read.display(), meant)]
+    OtherFile {
+        /// The node's.
+        read: PathBuf,
+        /// The command's.
+        meant: String,
+    },
+    /// The node's configuration is no file any more. A pipe would never end.
+    #[error("{} is not a file any more", path.display())]
+    NotAFile {
+        /// Where it was.
+        path: PathBuf,
     },
     /// Another reload is under way.
     #[error("another reload is under way; wait for its end")]
@@ -74,6 +89,7 @@ impl ReloadRefused {
     pub(crate) fn kind(&self) -> &str {
         match self {
             Self::Epoch { .. } => "epoch-conflict",
+            Self::OtherFile { .. } | Self::NotAFile { .. } => "other-file",
             Self::Busy => "busy",
             Self::NeedsRestart { .. } | Self::Memory { .. } => "needs-restart",
             Self::Part { error } => error.kind(),
@@ -124,23 +140,31 @@ impl Reloader {
     ///
     /// # Errors
     /// [`ReloadRefused`].
-    pub(super) fn reload(&self, order: ReloadOrder) -> Result<Reloaded, ReloadRefused> {
+    pub(super) fn reload(&self, order: &ReloadOrder) -> Result<Reloaded, ReloadRefused> {
+        self.try_reload(order).inspect_err(|refused| tracing::warn!(kind = refused.kind(), %refused, "the configuration was not taken in"))
+    }
+
+    fn try_reload(&self, order: &ReloadOrder) -> Result<Reloaded, ReloadRefused> {
         let _turn = self.take_turn()?;
         let now = self.config();
+        check_file(&now.path, order.file.as_deref())?;
         let epoch = self.composition.epoch();
         if let Some(expected) = order.expected_epoch.filter(|expected| *expected != epoch) {
             return Err(ReloadRefused::Epoch { found: epoch, expected });
+        }
+        if !now.path.is_file() {
+            return Err(ReloadRefused::NotAFile { path: now.path.clone() });
         }
         let next = config::load(&now.path, NamedFiles::ComponentsMustExist).map_err(CliError::Config)?.config;
         let file = now.path.display().to_string();
         let ready = self.prepare(&now, next)?;
         if order.dry_run || ready.changes.is_empty() {
-            return Ok(Reloaded { file, epoch, applied: false, changes: ready.changes });
+            return Ok(Reloaded { file, epoch, applied: false, changes: ready.changes, notes: self.composition.routed_elsewhere() });
         }
         let changes = ready.changes.clone();
         let epoch = self.put_in_force(&now, ready)?;
         changes.iter().for_each(|change| tracing::info!(epoch, %change, "configuration reloaded"));
-        Ok(Reloaded { file, epoch, applied: true, changes })
+        Ok(Reloaded { file, epoch, applied: true, changes, notes: self.composition.routed_elsewhere() })
     }
 
     fn take_turn(&self) -> Result<MutexGuard<'_, ()>, ReloadRefused> {
@@ -217,4 +241,10 @@ impl Reloader {
             Changed::DriverEnded => Err(ReloadRefused::Stopping),
         }
     }
+}
+
+/// Refuses a command that names another file. One that cannot be looked at any more is no other file: reading it says why.
+fn check_file(read: &Path, meant: Option<&str>) -> Result<(), ReloadRefused> {
+    let Some((meant, read)) = meant.zip(read.canonicalize().ok()) else { return Ok(()) };
+    if Path::new(meant) == read { Ok(()) } else { Err(ReloadRefused::OtherFile { read, meant: meant.to_owned() }) }
 }

@@ -98,8 +98,23 @@ fn what_is_missing_from_the_shelf_comes_back_from_its_file() {
     let behave = files.write("behave.wasm", BEHAVE.component);
     let mut shelf = files.shelf();
     let digest = shelf.take_in(&behave, &backend()).unwrap().digest().unwrap();
-    fs::remove_file(shelf.shelved().file(digest)).unwrap();
-    assert!(shelf.shelved().read(digest).unwrap_err().contains("start the node again"));
+    let copy = shelf.shelved().file(digest);
+    // Gone, cut short, changed: the next reader heals it.
+    let damages: [&dyn Fn(); 3] = [&|| fs::remove_file(&copy).unwrap(), &|| fs::write(&copy, "").unwrap(), &|| {
+        let mut damaged = BEHAVE.component.to_vec();
+        damaged[1_000] ^= 1;
+        fs::write(&copy, damaged).unwrap();
+    }];
+    for damage in damages {
+        damage();
+        assert_eq!(shelf.shelved().read(digest).as_deref(), Ok(BEHAVE.component));
+        assert_eq!(fs::read(&copy).unwrap(), BEHAVE.component);
+    }
+    // Gone, and its file holds something else: who asks is told what to do, and taking the file in again works.
+    fs::remove_file(&copy).unwrap();
+    files.write("behave.wasm", PLAIN.component);
+    assert!(shelf.shelved().read(digest).unwrap_err().contains("latent reload"));
+    files.write("behave.wasm", BEHAVE.component);
     assert_eq!(shelf.take_in(&behave, &backend()).unwrap().digest(), Some(digest));
     assert!(shelf.shelved().read(digest).is_ok());
 }
@@ -115,4 +130,46 @@ fn what_cannot_be_taken_in_says_why_and_leaves_nothing_behind() {
     let garbage = shelf.take_in(&files.write("garbage.wasm", b"nothing"), &backend());
     assert!(matches!(garbage, Err(ShelfError::Unusable(LoadError::Component(_)))), "{garbage:?}");
     assert!(files.kept().is_empty(), "{:?}", files.kept());
+}
+
+#[test]
+fn only_what_the_shelf_made_is_ever_removed() {
+    let files = Files::new();
+    let mut shelf = files.shelf();
+    let theirs = ["README.md", "plain.wasm", "aa.wasm", &format!("{}.wat", "a".repeat(64)), &format!("{}.wasm", "A".repeat(64))];
+    theirs.iter().for_each(|name| _ = files.write(&format!("components/{name}"), b"theirs"));
+    let ours = [format!("{}.wasm", "a".repeat(64)), format!("{}.wasm.new", "b".repeat(64))];
+    ours.iter().for_each(|name| _ = files.write(&format!("components/{name}"), b"stale"));
+    shelf.tidy(&BTreeSet::new());
+    let mut expected: Vec<_> = theirs.iter().map(ToString::to_string).chain([KNOWN.to_owned()]).collect();
+    expected.sort();
+    assert_eq!(files.kept(), expected);
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_or_that_leads_elsewhere_is_no_shelf() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let files = Files::new();
+    let dir = files.temp.path().join("components");
+    files.shelf();
+    for mode in [0o777, 0o750, 0o701] {
+        fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
+        assert!(matches!(Shelf::open(&dir), Err(ShelfOpenError::OpenToOthers { mode: told, .. }) if told == mode), "{mode:o}");
+    }
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::symlink(&dir, files.temp.path().join("link")).unwrap();
+    assert!(matches!(Shelf::open(&files.temp.path().join("link")), Err(ShelfOpenError::NotADirectory { .. })));
+    assert!(Shelf::open(&dir).is_ok());
+}
+
+#[test]
+fn a_copy_that_cannot_be_kept_costs_the_copy_and_nothing_else() {
+    let files = Files::new();
+    let behave = files.write("behave.wasm", BEHAVE.component);
+    let mut shelf = files.shelf();
+    let digest = ComponentDigest::of(BEHAVE.component);
+    // A directory in its place: no file can take that name.
+    fs::create_dir(shelf.shelved().file(digest)).unwrap();
+    assert_eq!(shelf.take_in(&behave, &backend()).unwrap().digest(), Some(digest));
+    assert_eq!(shelf.shelved().read(digest).as_deref(), Ok(BEHAVE.component));
 }
