@@ -80,6 +80,12 @@ pub trait EventBus: Send + Sync {
     /// 1,024, means that there are no more.
     fn submit_heads(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<RecordHead>, BusError>>;
 
+    /// What bytes there are of the payload of a record that cannot be read, whatever they hold: for whoever keeps what is left of it. None
+    /// where nothing of it can be made out, or on an engine that keeps no such bytes.
+    fn submit_remains(&self, _topic: &str, _partition: Partition, _offset: Offset) -> Ticket<Result<Bytes, BusError>> {
+        Ticket::ready(Ok(Bytes::new()))
+    }
+
     /// Where the event that was published with this key and uid lies, or `None` when there certainly is none.
     ///
     /// An engine with an index answers from it. Without one, the partition of the key is read where it is called, in pages of

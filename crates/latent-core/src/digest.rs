@@ -22,6 +22,11 @@ pub fn length_delimited_sha256(fields: &[&[u8]]) -> [u8; 32] {
 pub struct ComponentDigest([u8; 32]);
 
 impl ComponentDigest {
+    /// A digest that was made before.
+    pub const fn from_bytes(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+
     /// Hashes a component's bytes.
     pub fn of(component: &[u8]) -> Self {
         Self(Sha256::digest(component).into())

@@ -58,6 +58,18 @@ macro_rules! random_id {
             pub const fn from_random(bytes: [u8; 16]) -> Self {
                 Self(bytes)
             }
+
+            /// Reads the form that it is printed in: 32 lower-case hexadecimal digits.
+            pub fn parse(text: &str) -> Option<Self> {
+                let plain = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+                let number = u128::from_str_radix(text, 16).ok().filter(|_| plain)?;
+                Some(Self(number.to_be_bytes()))
+            }
+
+            /// The 16 bytes.
+            pub const fn as_bytes(&self) -> &[u8; 16] {
+                &self.0
+            }
         }
 
         impl fmt::Display for $name {
@@ -129,6 +141,11 @@ mod tests {
 
     #[test]
     fn ids_print_as_hex() {
-        assert_eq!(ActivationId::from_random([0xab; 16]).to_string(), "ab".repeat(16));
+        let id = ActivationId::from_random([0xab; 16]);
+        assert_eq!(id.to_string(), "ab".repeat(16));
+        assert_eq!(ActivationId::parse(&id.to_string()), Some(id));
+        for bad in ["", &"ab".repeat(15), &"ab".repeat(17), &"AB".repeat(16), &"+a".repeat(16)] {
+            assert_eq!(ActivationId::parse(bad), None, "{bad}");
+        }
     }
 }

@@ -30,6 +30,24 @@ pub const ATTRIBUTES_BYTES: Limit = Limit {
     max: 3_072,
     bounds: "names, values and 20 bytes for each attribute of one event",
 };
+/// Value of one attribute that the host writes.
+pub const HOST_ATTRIBUTE_VALUE_BYTES: Limit = Limit {
+    name: "host_attribute_value_bytes",
+    unit: "bytes",
+    default: 1_024,
+    min: 0,
+    max: 1_024,
+    bounds: "value of one attribute that the host writes",
+};
+/// All attributes of one parked event, those of the host included.
+pub const PARKED_ATTRIBUTES_BYTES: Limit = Limit {
+    name: "parked_attributes_bytes",
+    unit: "bytes",
+    default: 8_192,
+    min: 0,
+    max: 8_192,
+    bounds: "names, values and 20 bytes for each attribute of one parked event, those of the host included",
+};
 /// Topic name.
 pub const TOPIC_NAME_BYTES: Limit = Limit {
     name: "topic_name_bytes",
@@ -81,6 +99,8 @@ pub const ALL: &[Limit] = &[
     ATTRIBUTE_NAME_BYTES,
     ATTRIBUTE_VALUE_BYTES,
     ATTRIBUTES_BYTES,
+    HOST_ATTRIBUTE_VALUE_BYTES,
+    PARKED_ATTRIBUTES_BYTES,
     TOPIC_NAME_BYTES,
     LOGICAL_TOPIC_BYTES,
     NAME_BYTES,

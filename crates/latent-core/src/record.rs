@@ -74,9 +74,22 @@ pub struct Record {
 }
 
 impl Record {
-    /// True when both are the same event: key, media type, attributes and payload agree. `stored_at` never counts.
+    /// True when both are the same event: key, media type, a client's attributes and payload agree. `stored_at` and what the host wrote
+    /// never count: an event that is parked twice is one dead letter.
     pub fn same_content(&self, other: &NewRecord) -> bool {
-        self.key == other.key && self.media_type == other.media_type && self.attributes == other.attributes && self.payload == other.payload
+        self.key == other.key
+            && self.media_type == other.media_type
+            && self.attributes.client().eq(other.attributes.client())
+            && self.payload == other.payload
+    }
+
+    /// As [`Record::same_content`], between two records, and the uid agrees as well.
+    pub fn same_event(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.key == other.key
+            && self.media_type == other.media_type
+            && self.attributes.client().eq(other.attributes.client())
+            && self.payload == other.payload
     }
 }
 

@@ -3,9 +3,13 @@
 //! ```text
 //!            pull                        permit                    success, or terminated
 //!  (source) ─────▶ Waiting ─▶ Ready ─────────▶ Beginning ─▶ Running ─────────────────────▶ Settling ─▶ settled
-//!                  behind its   ▲                   │           │                             │  ▲
-//!                  key          └────── Delayed ◀───┴───────────┘ retry, or the source        └──┘ again after
-//!                                       until                     could not                        a failed write
+//!                  behind its   ▲                   │           │                          ▲  │  ▲
+//!                  key          └────── Delayed ◀───┴───────────┤ retry, or the source     │  └──┘ again after
+//!                                       until                   │ could not                │       a failed write
+//!                                                               ▼                          │
+//!           never (again), with a dead-letter topic: Noting ─▶ Condemned ─▶ Parking ───────┘ when the dead letter is there
+//!                                                                  ▲           │
+//!                                                                  └───────────┘ again after a while
 //! ```
 //!
 //! Invariants, which the simulator checks from outside:
@@ -13,6 +17,8 @@
 //! - of one key one event is between `Beginning` and settled, and it is the earliest unsettled one; a key moves on only after the
 //!   settlement is durable, so that no kill can make a later event of a key run before an earlier one;
 //! - permits held plus events in flight never exceed `in_flight_max`; every start uses one permit;
+//! - what is condemned never runs again, in this process or the next; where there is a dead-letter topic, it is settled only after it is
+//!   there;
 //! - at most `window_max` events after the first unsettled one are looked at;
 //! - what has expired is dropped where it is not running, counted, and never begun once that is known.
 //!
@@ -30,7 +36,7 @@ use super::limits;
 use super::settled::SettledSet;
 use super::source::{Head, HeadContent, KeyId, Listing, Remembered, Settlement, SourceError, TerminationReason};
 
-pub use command::{Command, CycleOptions, Intake};
+pub use command::{Command, CycleOptions, Intake, Termination};
 pub use snapshot::{CycleSnapshot, CycleState};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +46,13 @@ enum State {
     Delayed(MonoTime),
     Beginning,
     Running,
+    /// It never runs (again); that is being written down.
+    Noting(TerminationReason),
+    /// That could not be written down; it is tried again.
+    Unnoted(TerminationReason, MonoTime),
+    /// It waits to be parked.
+    Condemned(TerminationReason),
+    Parking(TerminationReason),
     Settling(Settlement),
     /// The settlement could not be written; it is tried again.
     Unsettled(Settlement, MonoTime),
@@ -74,6 +87,13 @@ pub struct Cycle {
     outbox: VecDeque<Command>,
     /// Attempts known from an earlier process, until it is their events' turn.
     remembered: BTreeMap<Offset, (u32, MonoTime)>,
+    /// Verdicts known from an earlier process, until it is their events' turn.
+    condemned: BTreeMap<Offset, (TerminationReason, u32)>,
+    /// Condemned events.
+    to_park: BTreeSet<Offset>,
+    parks_open: u32,
+    park_not_before: Option<MonoTime>,
+    park_faults: u32,
     /// First offset not listed yet.
     cursor: Offset,
     /// Offset after the last one known to exist.
@@ -96,10 +116,16 @@ impl Cycle {
     /// A cycle that goes on from what its source remembers. `known_end` is the offset after the last event that exists.
     pub fn new(options: CycleOptions, remembered: Remembered, known_end: Offset) -> Self {
         let attempts = remembered.attempts.into_iter().filter(|(offset, ..)| !remembered.settled.contains(*offset));
+        let condemned = remembered.verdicts.iter().filter(|(offset, _)| !remembered.settled.contains(*offset));
         Self {
             options,
             cursor: remembered.settled.first_unsettled(Offset(0)),
             remembered: attempts.map(|(offset, attempts, until)| (offset, (attempts, until))).collect(),
+            condemned: condemned.map(|(offset, verdict)| (*offset, (verdict.reason, verdict.attempts))).collect(),
+            to_park: BTreeSet::new(),
+            parks_open: 0,
+            park_not_before: None,
+            park_faults: 0,
             settled: remembered.settled,
             entries: BTreeMap::new(),
             keys: HashMap::new(),
@@ -160,7 +186,7 @@ impl Cycle {
             }
             Err(SourceError::Undecodable) => {
                 self.in_flight = self.in_flight.saturating_sub(1);
-                self.settle(offset, Settlement::Terminated(TerminationReason::Undecodable));
+                self.terminate(offset, TerminationReason::Undecodable);
             }
             Err(SourceError::Expired { first }) if offset < first => {
                 self.in_flight = self.in_flight.saturating_sub(1);
@@ -193,9 +219,9 @@ impl Cycle {
         let disposition = self.planted_disposition(disposition);
         match disposition {
             Disposition::Acknowledge => self.settle(offset, Settlement::Acknowledged),
-            Disposition::Terminate => self.settle(offset, Settlement::Terminated(TerminationReason::Rejected)),
+            Disposition::Terminate => self.terminate(offset, TerminationReason::Rejected),
             Disposition::Retry { .. } if entry.attempts >= self.options.policy.deliveries_max => {
-                self.settle(offset, Settlement::Terminated(TerminationReason::Exhausted));
+                self.terminate(offset, TerminationReason::Exhausted);
             }
             Disposition::Retry { .. } if offset < self.first => self.drop_event(now, offset),
             Disposition::Retry { delay_millis: wished } => {
@@ -212,6 +238,50 @@ impl Cycle {
         if self.entries.get(&offset).is_some_and(|entry| entry.state == State::Running) {
             self.in_flight = self.in_flight.saturating_sub(1);
             self.take_back_attempt(now, offset);
+        }
+    }
+
+    /// The answer to [`Command::Condemn`].
+    pub fn handle_condemned(&mut self, now: MonoTime, offset: Offset, answer: Result<(), SourceError>) {
+        let Some(State::Noting(reason)) = self.entries.get(&offset).map(|entry| entry.state) else { return };
+        if answer.is_ok() {
+            self.source_faults = 0;
+        }
+        if offset < self.first {
+            return self.drop_event(now, offset);
+        }
+        if answer.is_ok() {
+            return self.wait_to_be_parked(offset, reason);
+        }
+        let until = now.plus_millis(self.source_backoff_millis());
+        self.set_state(offset, State::Unnoted(reason, until));
+        self.timers.insert((until, offset));
+    }
+
+    /// The answer to [`Command::Park`].
+    pub fn handle_parked(&mut self, now: MonoTime, offset: Offset, answer: Result<(), SourceError>) {
+        let Some(entry) = self.entries.get(&offset).copied() else { return };
+        let State::Parking(reason) = entry.state else { return };
+        self.parks_open = self.parks_open.saturating_sub(1);
+        match answer {
+            Ok(()) => {
+                self.park_faults = 0;
+                self.park_not_before = None;
+                self.settle(offset, Settlement::Terminated(reason));
+            }
+            Err(SourceError::Expired { first }) if offset < first => {
+                self.source_faults = 0;
+                self.drop_expired(now, first);
+                self.drop_event(now, offset);
+            }
+            Err(_) if offset < self.first => self.drop_event(now, offset),
+            Err(_) => {
+                let (first, longest) = (limits::PARK_BACKOFF_MILLIS.default, limits::PARK_BACKOFF_MAX_MILLIS.default);
+                let backoff_millis = backoff_millis(self.park_faults, first, longest);
+                self.park_faults = self.park_faults.saturating_add(1);
+                self.park_not_before = Some(now.plus_millis(backoff_millis));
+                self.wait_to_be_parked(offset, reason);
+            }
         }
     }
 
@@ -260,7 +330,9 @@ impl Cycle {
     pub fn is_quiet(&self) -> bool {
         self.pull_open.is_none()
             && self.outbox.is_empty()
-            && self.entries.values().all(|entry| !matches!(entry.state, State::Beginning | State::Running | State::Settling(_)))
+            && self.entries.values().all(|entry| {
+                !matches!(entry.state, State::Beginning | State::Running | State::Noting(_) | State::Parking(_) | State::Settling(_))
+            })
     }
 
     /// The next command, or `None` when there is nothing to do until something is handled or a deadline passes.
@@ -272,7 +344,7 @@ impl Cycle {
         if self.stopped {
             return None;
         }
-        self.poll_begin().or_else(|| self.poll_pull(now))
+        self.poll_begin().or_else(|| self.poll_park(now)).or_else(|| self.poll_pull(now))
     }
 
     /// When [`Cycle::poll`] is to be called again even if nothing happens.
@@ -282,12 +354,26 @@ impl Cycle {
         }
         let timer = self.timers.first().map(|(at, _)| *at);
         let pull = self.pull_not_before.filter(|_| self.wants_pull() && self.pull_room() > 0);
-        timer.into_iter().chain(pull).min()
+        let park = self.park_not_before.filter(|_| !self.to_park.is_empty() && self.parks_open == 0);
+        timer.into_iter().chain(pull).chain(park).min()
     }
 
     /// Whether the event is listed and neither settled nor dropped.
     pub fn has(&self, offset: Offset) -> bool {
         self.entries.contains_key(&offset)
+    }
+
+    /// Whether the event may yet be parked: it is listed, or an earlier process condemned it and it is not its turn yet.
+    pub fn may_be_parked(&self, offset: Offset) -> bool {
+        self.has(offset) || self.condemned.contains_key(&offset)
+    }
+
+    /// Why an event that is not settled never runs (again).
+    pub fn condemned(&self, offset: Offset) -> Option<TerminationReason> {
+        match self.entries.get(&offset)?.state {
+            State::Noting(reason) | State::Unnoted(reason, _) | State::Condemned(reason) | State::Parking(reason) => Some(reason),
+            _ => None,
+        }
     }
 
     /// Attempts made on an event that is not settled.
@@ -316,7 +402,8 @@ impl Cycle {
             self.cursor = self.settled.first_unsettled(self.cursor);
             return;
         }
-        let attempts = self.remembered.get(&head.offset).map_or(0, |(attempts, _)| *attempts);
+        let attempts = self.remembered.get(&head.offset).map(|(attempts, _)| *attempts);
+        let attempts = self.condemned.get(&head.offset).map(|(_, attempts)| *attempts).or(attempts).unwrap_or_default();
         self.entries.insert(head.offset, Entry { content: head.content, attempts, state: State::Waiting });
         match head.content {
             HeadContent::Undecodable => self.make_ready(head.offset),
@@ -363,7 +450,11 @@ impl Cycle {
         self.settled.insert_range(self.cursor, first);
         self.known_end = self.known_end.max(first);
         self.remembered = self.remembered.split_off(&first);
-        let is_open = |state| matches!(state, State::Beginning | State::Running | State::Settling(_) | State::Unsettled(..));
+        self.condemned = self.condemned.split_off(&first);
+        let is_open = |state| {
+            use State::{Beginning, Noting, Parking, Running, Settling, Unsettled};
+            matches!(state, Beginning | Running | Noting(_) | Parking(_) | Settling(_) | Unsettled(..))
+        };
         let dropped: Vec<_> = self.entries.range(..first).filter(|(_, entry)| !is_open(entry.state)).map(|(offset, _)| *offset).collect();
         // The latest first: then no event is released that is dropped itself a moment later.
         dropped.into_iter().rev().for_each(|offset| self.drop_event(now, offset));
@@ -376,7 +467,8 @@ impl Cycle {
         self.expired_unread = self.expired_unread.saturating_add(1);
         self.settled.insert(offset);
         self.ready.remove(&offset);
-        if let State::Delayed(until) = entry.state {
+        self.to_park.remove(&offset);
+        if let State::Delayed(until) | State::Unnoted(_, until) = entry.state {
             self.timers.remove(&(until, offset));
         }
         if let HeadContent::Event(key) = entry.content {
@@ -386,20 +478,55 @@ impl Cycle {
 
     /// Lets the front of a key's queue go on: at once, or when the delay noted by an earlier process is over.
     fn release(&mut self, now: MonoTime, offset: Offset) {
-        match self.remembered.remove(&offset) {
+        let noted = self.remembered.remove(&offset);
+        if let Some((reason, _)) = self.condemned.remove(&offset) {
+            return self.terminate_noted(offset, reason);
+        }
+        match noted {
             Some((_, until)) if until > now => self.delay(offset, until),
             _ => self.make_ready(offset),
         }
     }
 
-    /// It is this event's turn. One that may not run (again) is settled at once, which needs no permit.
+    /// It is this event's turn. One that may not run (again) needs no permit.
     fn make_ready(&mut self, offset: Offset) {
         if let Some(reason) = self.never_runs(offset) {
-            self.settle(offset, Settlement::Terminated(reason));
+            self.terminate(offset, reason);
         } else {
             self.set_state(offset, State::Ready);
             self.ready.insert(offset);
         }
+    }
+
+    /// The event never runs (again). What is to be parked is written down first, so that no process ever runs it again; what cannot be
+    /// read never runs anyway.
+    fn terminate(&mut self, offset: Offset, reason: TerminationReason) {
+        if self.options.termination == Termination::Parked && reason != TerminationReason::Undecodable {
+            self.condemn(offset, reason);
+        } else {
+            self.terminate_noted(offset, reason);
+        }
+    }
+
+    fn condemn(&mut self, offset: Offset, reason: TerminationReason) {
+        self.set_state(offset, State::Noting(reason));
+        self.outbox.push_back(Command::Condemn { offset, reason, attempts: self.attempts(offset) });
+    }
+
+    fn terminate_noted(&mut self, offset: Offset, reason: TerminationReason) {
+        #[cfg(test)]
+        if self.planted == Some(super::sim::PlantedBug::SettleUnparked) {
+            return self.settle(offset, Settlement::Terminated(reason));
+        }
+        match self.options.termination {
+            Termination::Plain => self.settle(offset, Settlement::Terminated(reason)),
+            Termination::Parked => self.wait_to_be_parked(offset, reason),
+        }
+    }
+
+    fn wait_to_be_parked(&mut self, offset: Offset, reason: TerminationReason) {
+        self.set_state(offset, State::Condemned(reason));
+        self.to_park.insert(offset);
     }
 
     fn delay(&mut self, offset: Offset, until: MonoTime) {
@@ -442,6 +569,7 @@ impl Cycle {
             match self.entries.get(&offset).map(|entry| entry.state) {
                 Some(State::Delayed(_)) => self.make_ready(offset),
                 Some(State::Unsettled(settlement, _)) => self.settle(offset, settlement),
+                Some(State::Unnoted(reason, _)) => self.condemn(offset, reason),
                 _ => {}
             }
         }
@@ -457,6 +585,20 @@ impl Cycle {
         self.in_flight += 1;
         self.set_state(offset, State::Beginning);
         Some(Command::Begin { offset, attempt: self.attempts(offset).saturating_add(1) })
+    }
+
+    /// Parks the earliest condemned event: several at once, but one at a time as long as it does not work.
+    fn poll_park(&mut self, now: MonoTime) -> Option<Command> {
+        let open_max = if self.park_faults > 0 { 1 } else { limits::PARKS_OPEN.default };
+        if u64::from(self.parks_open) >= open_max || self.park_not_before.is_some_and(|at| at > now) {
+            return None;
+        }
+        let offset = self.to_park.pop_first()?;
+        let entry = self.entries.get_mut(&offset)?;
+        let State::Condemned(reason) = entry.state else { return None };
+        entry.state = State::Parking(reason);
+        self.parks_open += 1;
+        Some(Command::Park { offset, reason, attempts: entry.attempts })
     }
 
     fn never_runs(&self, offset: Offset) -> Option<TerminationReason> {
@@ -525,14 +667,19 @@ impl Cycle {
 
     /// The wait after one more fault of the source.
     fn source_backoff_millis(&mut self) -> u64 {
-        let shift = self.source_faults.min(32);
+        let faults = self.source_faults;
         self.source_faults = self.source_faults.saturating_add(1);
-        limits::SOURCE_BACKOFF_MILLIS.default.saturating_mul(1 << shift).min(limits::SOURCE_BACKOFF_MAX_MILLIS.default)
+        backoff_millis(faults, limits::SOURCE_BACKOFF_MILLIS.default, limits::SOURCE_BACKOFF_MAX_MILLIS.default)
     }
 
     fn is_unsettled(&self, offset: Offset) -> bool {
         matches!(self.entries.get(&offset).map(|entry| entry.state), Some(State::Unsettled(..)))
     }
+}
+
+/// The wait after one more fault, which doubles with each.
+fn backoff_millis(faults: u32, first_millis: u64, longest_millis: u64) -> u64 {
+    first_millis.saturating_mul(1 << faults.min(32)).min(longest_millis)
 }
 
 /// Bugs that the simulator plants to show that it would find them.

@@ -40,6 +40,8 @@ pub struct BindingSpec {
     pub target: InboundTarget,
     /// How often and when.
     pub policy: DeliveryPolicy,
+    /// The topic in which its sources park events that never run (again); `None` when those are settled without.
+    pub dead_letter: Option<TopicName>,
     /// The partitions of the topic.
     pub partitions: Vec<PartitionSpec>,
 }
@@ -64,6 +66,8 @@ enum News {
     Pulled(Result<Listing, SourceError>),
     Begun(Offset, Result<DeliveredEvent, SourceError>),
     Finished(Offset, Box<ActivationEnd>),
+    Condemned(Offset, Result<(), SourceError>),
+    Parked(Offset, Result<(), SourceError>),
     Settled(Offset, Result<(), SourceError>),
 }
 
@@ -125,9 +129,9 @@ impl DeliveryDriver {
 
     fn add(&mut self, bindings: Vec<BindingSpec>) {
         for binding in bindings {
-            let BindingSpec { id, topic, target, policy, partitions } = binding;
+            let BindingSpec { id, topic, target, policy, dead_letter, partitions } = binding;
             let tenant = self.lines.tenant(&target.tenant);
-            let parts = Arc::new(UnitParts { id, topic, tenant, target, policy });
+            let parts = Arc::new(UnitParts { id, topic, tenant, target, policy, dead_letter });
             for partition in partitions {
                 let index = self.next_unit;
                 self.next_unit += 1;
@@ -245,6 +249,8 @@ impl DeliveryDriver {
                 let at = At { now, unix: self.clock.unix(), allowance: &mut self.allowance };
                 unit.take_finished(at, offset, &end, &self.shared);
             }
+            News::Condemned(offset, answer) => unit.take_condemned(now, offset, answer),
+            News::Parked(offset, answer) => unit.take_parked(now, offset, answer),
             News::Settled(offset, answer) => unit.take_settled(now, self.clock.unix(), offset, answer, &self.shared),
         }
         self.touched.insert(index);

@@ -71,6 +71,33 @@ pub const SOURCE_BACKOFF_MAX_MILLIS: Limit = Limit {
     max: 600_000,
     bounds: "longest wait after the log could not answer",
 };
+/// Events being parked.
+pub const PARKS_OPEN: Limit = Limit {
+    name: "parks_open",
+    unit: "count",
+    default: 8,
+    min: 1,
+    max: 64,
+    bounds: "events of one partition that one binding parks at once; after a failure, one",
+};
+/// First wait after an event could not be parked.
+pub const PARK_BACKOFF_MILLIS: Limit = Limit {
+    name: "park_backoff_millis",
+    unit: "ms",
+    default: 500,
+    min: 1,
+    max: 60_000,
+    bounds: "first wait after an event could not be parked; it doubles",
+};
+/// Longest wait after an event could not be parked.
+pub const PARK_BACKOFF_MAX_MILLIS: Limit = Limit {
+    name: "park_backoff_max_millis",
+    unit: "ms",
+    default: 60_000,
+    min: 1,
+    max: 3_600_000,
+    bounds: "longest wait after an event could not be parked",
+};
 /// Wait after a reservation was refused for good.
 pub const REFUSED_WAIT_MILLIS: Limit = Limit {
     name: "refused_wait_millis",
@@ -110,6 +137,9 @@ pub const ALL: &[Limit] = &[
     HEADS_PER_PULL,
     SOURCE_BACKOFF_MILLIS,
     SOURCE_BACKOFF_MAX_MILLIS,
+    PARKS_OPEN,
+    PARK_BACKOFF_MILLIS,
+    PARK_BACKOFF_MAX_MILLIS,
     REFUSED_WAIT_MILLIS,
     GUEST_LOG_BURST_BYTES,
     GUEST_LOG_BYTES_PER_SECOND,

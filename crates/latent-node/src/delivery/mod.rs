@@ -12,7 +12,7 @@ mod settled;
 mod sim;
 mod source;
 
-pub use cycle::{Command, Cycle, CycleOptions, CycleSnapshot, CycleState, Intake};
+pub use cycle::{Command, Cycle, CycleOptions, CycleSnapshot, CycleState, Intake, Termination};
 pub use driver::{BindingSpec, BindingStatus, Changed, DeliveryDriver, DeliveryHandle, DeliveryTotals, LatencyMillis, PartitionSpec};
 pub use policy::DeliveryPolicy;
 pub use settled::SettledSet;

@@ -41,11 +41,20 @@ fn every_schedule_keeps_the_promises_of_delivery() {
     assert!(seen.kills > 10_000 && seen.faults > 10_000 && seen.retries > 10_000 && seen.exhausted > 1_000, "{seen:?}");
     assert!(seen.reordered > 10_000 && seen.saturated > 100 && seen.lost_answers > 1_000 && seen.not_started > 1_000, "{seen:?}");
     assert!(seen.expired_unlisted > 10_000 && seen.expired_listed > 10_000, "{seen:?}");
+    assert!(seen.parked > 10_000 && seen.parks_refused > 10_000 && seen.condemned_remembered > 1_000, "{seen:?}");
 }
 
 #[test]
 fn each_planted_bug_is_found() {
-    for planted in [PlantedBug::IgnoreKeys, PlantedBug::AcknowledgeFailures, PlantedBug::KeepPermits, PlantedBug::KeepExpired] {
+    let all = [
+        PlantedBug::IgnoreKeys,
+        PlantedBug::AcknowledgeFailures,
+        PlantedBug::KeepPermits,
+        PlantedBug::KeepExpired,
+        PlantedBug::SettleUnparked,
+        PlantedBug::ForgetVerdicts,
+    ];
+    for planted in all {
         let found = run_all(0, 2_000, Some(planted));
         let violation = found.err().unwrap_or_else(|| panic!("{planted:?} was not found"));
         println!("{planted:?}: {violation}");

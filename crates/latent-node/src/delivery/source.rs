@@ -1,6 +1,7 @@
 //! What the delivery cycle needs from a place that events come from. Knows no NATS and no file.
 
-use latent_core::{DeliveredEvent, MonoTime, Offset, Ticket, UnixMillis};
+pub use latent_core::TerminationReason;
+use latent_core::{DeliveredEvent, MonoTime, Offset, Ticket, UnixMillis, Verdict};
 
 use super::settled::SettledSet;
 
@@ -45,28 +46,6 @@ pub enum Settlement {
     Terminated(TerminationReason),
 }
 
-/// Why an event will never run again. The words are those of dead letters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum TerminationReason {
-    /// The handler rejected it, or it can never be handled by this function.
-    Rejected,
-    /// Its attempts are used up.
-    Exhausted,
-    /// It is not a readable record.
-    Undecodable,
-}
-
-impl TerminationReason {
-    /// The name used in status, logs and dead letters.
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::Rejected => "rejected",
-            Self::Exhausted => "exhausted",
-            Self::Undecodable => "undecodable",
-        }
-    }
-}
-
 /// A later attempt, as it is written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Postponement {
@@ -103,12 +82,14 @@ pub struct Remembered {
     pub settled: SettledSet,
     /// Attempts made on events that are not settled, with the earliest time of the next one.
     pub attempts: Vec<(Offset, u32, MonoTime)>,
+    /// Verdicts on events that are not settled: they never run again.
+    pub verdicts: Vec<(Offset, Verdict)>,
 }
 
 /// A partition of a topic (or a durable consumer) as one binding sees it.
 ///
 /// Every method hands over and returns a ticket; none blocks. The cycle never has more than one `pull` open, and for one offset never
-/// more than one of the others.
+/// more than one of the others, but for notes.
 pub trait Source: Send {
     /// Heads with offsets ≥ `from`, at most `heads_max`. Fewer than that means that there are no more now.
     fn pull(&mut self, from: Offset, heads_max: u32) -> Ticket<Result<Listing, SourceError>>;
@@ -118,6 +99,12 @@ pub trait Source: Send {
 
     /// Writes down that the event runs again later.
     fn postpone(&mut self, offset: Offset, postponement: Postponement) -> Ticket<Result<(), SourceError>>;
+
+    /// Writes down that the event never runs again, and why. The note survives a kill of the process.
+    fn condemn(&mut self, offset: Offset, verdict: &Verdict) -> Ticket<Result<(), SourceError>>;
+
+    /// Keeps the event with its verdict in the dead-letter topic. A success survives a power cut; done twice it is one dead letter.
+    fn park(&mut self, offset: Offset, verdict: &Verdict) -> Ticket<Result<(), SourceError>>;
 
     /// Settles the event. A success survives a power cut.
     fn settle(&mut self, offset: Offset, settlement: Settlement) -> Ticket<Result<(), SourceError>>;

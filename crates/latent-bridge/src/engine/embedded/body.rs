@@ -1,6 +1,7 @@
 //! The body of a frame: uid, key, media type, attributes and payload. Bytes in, values out; no I/O.
 //!
-//! Equal bodies are equal events: every field that counts for "same content" is in here and nothing else is.
+//! Equal bodies are equal events: every field that counts for "same content" is in here and nothing else is but what the host writes
+//! on dead letters.
 
 use bytes::Bytes;
 use latent_core::{Attributes, MediaType, NewRecord, Record, Uid, UnixMillis, limits};
@@ -147,7 +148,23 @@ fn decode_attributes(mut bytes: &[u8], count: usize) -> Option<Attributes> {
     };
     let pairs = (0..count).map(|_| Some((text()?, text()?))).collect::<Option<Vec<_>>>()?;
     bytes.is_empty().then_some(())?;
-    Attributes::parse(pairs).ok()
+    Attributes::stored(pairs).ok()
+}
+
+/// Whether two bodies are of the same event (B-056): equal, or different in nothing but what the host wrote.
+pub(super) fn same_event(one: &[u8], other: &[u8]) -> bool {
+    let record = |body| decode(body, UnixMillis(0), None);
+    one == other || record(one).zip(record(other)).is_some_and(|(one, other)| one.same_event(&other))
+}
+
+/// The payload of a body that may be damaged: by its lengths where they add up, else all there is.
+pub(super) fn remains(body: &[u8]) -> &[u8] {
+    let lengths = Lengths::decode(body);
+    let payload_at = lengths.filter(|lengths| {
+        let before = [lengths.head_bytes(), lengths.media_type, lengths.attributes].iter().sum::<usize>();
+        before.checked_add(lengths.payload) == Some(body.len())
+    });
+    payload_at.and_then(|lengths| body.get(body.len() - lengths.payload..)).unwrap_or(body)
 }
 
 /// Reads the uid of a body whose checksum was right.
@@ -194,6 +211,28 @@ mod tests {
             let head = bytes.slice(..LENGTHS_BYTES + 3 + "käse".len());
             assert_eq!(decode_head(&head, summary.head_crc), Some(BodyHead { key: "käse", payload_bytes: 9 }));
         }
+    }
+
+    #[test]
+    fn what_the_host_wrote_does_not_make_another_event() {
+        let with = |client: &str, host: &str| {
+            let client = Attributes::parse(vec![("a".to_owned(), client.to_owned())]).unwrap();
+            let attributes = client.with_host(vec![("Latent-Dead-Attempts".to_owned(), host.to_owned())]).unwrap();
+            let new = NewRecord::new(None, "k", MediaType::json(), attributes, Bytes::from_static(b"p")).unwrap();
+            encoded("u", &new).0
+        };
+        assert!(same_event(&with("1", "5"), &with("1", "6")));
+        assert!(!same_event(&with("1", "5"), &with("2", "5")));
+        let plain = encoded("u", &record(vec![])).0;
+        assert!(same_event(&plain, &plain) && !same_event(&plain, &encoded("v", &record(vec![])).0));
+    }
+
+    #[test]
+    fn what_remains_of_a_damaged_body_is_its_payload_where_the_lengths_add_up() {
+        let (bytes, _) = encoded("u", &record(vec![("a".to_owned(), "b".to_owned())]));
+        assert_eq!(remains(&bytes), b"\0\xffpayload");
+        assert_eq!(remains(&bytes[1..]), &bytes[1..]);
+        assert_eq!(remains(&[]), b"");
     }
 
     #[test]

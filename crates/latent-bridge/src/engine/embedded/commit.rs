@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use latent_core::{Uid, UncertainCause, UnixMillis};
 
-use super::body::BodySummary;
+use super::body::{self, BodySummary};
 use super::events::{Event, Events, body_of};
 use super::frame::{Header, Identity, Salt};
 use super::numbers::Numbers;
@@ -40,9 +40,9 @@ pub(super) struct Located {
 pub(super) enum Known {
     /// No record has it.
     Absent,
-    /// A record with the same body has it.
+    /// A record of the same event has it.
     SameContent(Located),
-    /// A record with another body has it.
+    /// A record of another event has it.
     OtherContent,
     /// The record that has it could not be read.
     Failed(BusError),
@@ -256,7 +256,7 @@ impl<T> TopicGroup<T> {
         let EventToPlan { number: number_in_submission, event, admitting, at, body } = wanted;
         let known = state.by_uid.get(&event.uid_hash).copied();
         if let Some(first) = known.and_then(|known| self.first_with(known, &event.uid, admitting)) {
-            return Fate::Follower { planned: first, same_content: self.body_of(first, admitting) == body };
+            return Fate::Follower { planned: first, same_content: body::same_event(self.body_of(first, admitting), body) };
         }
         let number = self.planned.len();
         let Some((group_index, identity)) = u16::try_from(number).ok().and_then(|index| Some((index, state.next.assign(event.partition)?)))

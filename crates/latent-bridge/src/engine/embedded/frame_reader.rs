@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use latent_core::{MediaType, Offset, Partition, StoredRecord, UnixMillis};
 
 use super::body::{self, BODY_BYTES_MAX, HEAD_BYTES_MAX};
@@ -55,6 +56,13 @@ impl<'f> FrameReader<'f> {
         let head = self.window.slice(u64::from(place.at) + HEADER_BYTES as u64, HEAD_BYTES_MAX.min(header.body_len as usize))?;
         let head = body::decode_head(head, header.head_crc);
         Ok(head.map_or(HeadContent::Damaged, |head| HeadContent::Readable { key: head.key.to_owned(), payload_bytes: head.payload_bytes }))
+    }
+
+    /// What bytes there are of a damaged record's payload; none where its frame cannot be made out.
+    pub(super) fn remains(&mut self, partition: Partition, place: Place) -> io::Result<Bytes> {
+        let Some(header) = self.header(place.at)?.filter(|header| is_at(header, partition, place)) else { return Ok(Bytes::new()) };
+        let body = self.window.slice(u64::from(place.at) + HEADER_BYTES as u64, header.body_len as usize)?;
+        Ok(Bytes::copy_from_slice(body::remains(body)))
     }
 
     /// The header of the frame at `at`, or `None` when it is damaged.

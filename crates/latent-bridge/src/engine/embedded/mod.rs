@@ -60,6 +60,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
+use bytes::Bytes;
 use latent_core::{Clock, NewRecord, Offset, Partition, StoredRecord, Ticket, Uid, UncertainCause, UnixMillis};
 
 use commit::{GroupCommit, Located, Submission};
@@ -548,6 +549,12 @@ impl EventBus for EmbeddedBroker {
         let shared = &*self.shared;
         let range = shared.range(partition, offset, max);
         Ticket::ready(shared.topic(topic).and_then(|(_, topic)| reader::heads(&shared.disk(topic), topic, range)))
+    }
+
+    fn submit_remains(&self, topic: &str, partition: Partition, offset: Offset) -> Ticket<Result<Bytes, BusError>> {
+        let shared = &*self.shared;
+        let range = shared.range(partition, offset, 1);
+        Ticket::ready(shared.topic(topic).and_then(|(_, topic)| reader::remains(&shared.disk(topic), topic, range)))
     }
 
     fn submit_find(&self, topic: &str, _key: &str, uid: &Uid) -> Ticket<Result<Option<PublishAck>, BusError>> {

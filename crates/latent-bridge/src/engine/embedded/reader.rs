@@ -83,6 +83,20 @@ pub(super) fn heads(disk: &Disk<'_>, topic: &Topic, range: Range) -> Result<Vec<
     Ok(heads)
 }
 
+/// What bytes there are of the payload of a damaged record at `range.offset`.
+pub(super) fn remains(disk: &Disk<'_>, topic: &Topic, range: Range) -> Result<Bytes, BusError> {
+    let mut found = Bytes::new();
+    walk(disk, topic, Range { count_max: 1, ..range }, &mut |step| {
+        if let Step::At { reader, place } = step
+            && place.offset == range.offset.0
+        {
+            found = reader.remains(range.partition, place)?;
+        }
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(found)
+}
+
 /// One offset of a walk.
 enum Step<'s, 'f> {
     /// No record is there: it is damaged.

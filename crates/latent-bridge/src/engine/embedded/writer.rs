@@ -11,6 +11,7 @@ use std::sync::{Arc, TryLockError};
 use latent_core::{Completer, Offset, Partition, UnixMillis};
 
 use super::Shared;
+use super::body;
 use super::commit::{Answer, GroupCommit, Known, Located, Submission, WriteOutcome};
 use super::events::Event;
 use super::queue::Bound;
@@ -322,7 +323,7 @@ impl Writer {
 fn known(shared: &Shared, (number, topic): (usize, &Topic), event: &Event, body: &[u8]) -> Known {
     match shared.look_up(number, topic, &event.uid, event.uid_hash) {
         Ok(None) => Known::Absent,
-        Ok(Some(found)) if found.body == body => Known::SameContent(Located::from(found.identity)),
+        Ok(Some(found)) if body::same_event(&found.body, body) => Known::SameContent(Located::from(found.identity)),
         Ok(Some(_)) => Known::OtherContent,
         Err(error) => Known::Failed(error),
     }

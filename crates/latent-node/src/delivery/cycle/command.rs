@@ -3,7 +3,7 @@
 use latent_core::Offset;
 
 use crate::delivery::policy::DeliveryPolicy;
-use crate::delivery::source::Settlement;
+use crate::delivery::source::{Settlement, TerminationReason};
 
 /// What listing an event costs at its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,17 @@ pub struct CycleOptions {
     pub intake: Intake,
     /// Events after the first unsettled one that are looked at.
     pub window_max: u32,
+    /// What becomes of events that never run (again).
+    pub termination: Termination,
+}
+
+/// What becomes of an event that never runs (again).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Termination {
+    /// It is settled.
+    Plain,
+    /// It is kept in a dead-letter topic first; only when it is there it is settled.
+    Parked,
 }
 
 /// What the driver is to do. Each command is answered by the `handle_*` call named with it.
@@ -51,6 +62,24 @@ pub enum Command {
         attempts: u32,
         /// Milliseconds from now to the next run.
         delay_millis: u64,
+    },
+    /// [`crate::delivery::Source::condemn`]; answered by [`super::Cycle::handle_condemned`].
+    Condemn {
+        /// The event.
+        offset: Offset,
+        /// Why it never runs (again).
+        reason: TerminationReason,
+        /// Runs so far.
+        attempts: u32,
+    },
+    /// [`crate::delivery::Source::park`]; answered by [`super::Cycle::handle_parked`].
+    Park {
+        /// The event.
+        offset: Offset,
+        /// Why it never runs (again).
+        reason: TerminationReason,
+        /// Runs so far.
+        attempts: u32,
     },
     /// [`crate::delivery::Source::settle`]; answered by [`super::Cycle::handle_settled`].
     Settle {

@@ -15,7 +15,7 @@ pub enum CycleState {
     Busy,
     /// The window is full: later events wait for the first unsettled ones.
     Saturated,
-    /// The source cannot do what it is asked.
+    /// The source cannot do what it is asked, or the dead-letter topic takes nothing.
     Stalled,
     /// It was stopped.
     Stopped,
@@ -45,7 +45,14 @@ impl Cycle {
         let mut delayed = 0;
         for entry in self.entries.values() {
             match entry.state {
-                State::Beginning | State::Running | State::Settling(_) | State::Unsettled(..) => unacknowledged += 1,
+                State::Beginning
+                | State::Running
+                | State::Noting(_)
+                | State::Unnoted(..)
+                | State::Condemned(_)
+                | State::Parking(_)
+                | State::Settling(_)
+                | State::Unsettled(..) => unacknowledged += 1,
                 State::Delayed(_) => delayed += 1,
                 State::Waiting | State::Ready => {}
             }
@@ -56,10 +63,15 @@ impl Cycle {
         CycleSnapshot { state, pending, unacknowledged, delayed, next_attempt, expired_unread: self.expired_unread }
     }
 
+    /// Whether events wait for a dead-letter topic that takes nothing.
+    pub fn parking_fails(&self) -> bool {
+        self.park_faults > 0 && (self.parks_open > 0 || !self.to_park.is_empty())
+    }
+
     fn state(&self, pending: u64, unacknowledged: u64) -> CycleState {
         if self.stopped {
             CycleState::Stopped
-        } else if self.source_faults > 0 {
+        } else if self.source_faults > 0 || self.parking_fails() {
             CycleState::Stalled
         } else if pending == 0 {
             CycleState::Idle

@@ -1,4 +1,4 @@
-use latent_core::TrapCode;
+use latent_core::{TrapCode, Verdict};
 
 use super::*;
 use crate::delivery::DeliveryPolicy;
@@ -7,7 +7,7 @@ const NOW: MonoTime = MonoTime::ZERO;
 
 fn options(deliveries_max: u32) -> CycleOptions {
     let policy = DeliveryPolicy { deliveries_max, retry_delay_millis: 100, ..DeliveryPolicy::default() };
-    CycleOptions { policy, intake: Intake::LookAhead, window_max: 8 }
+    CycleOptions { policy, intake: Intake::LookAhead, window_max: 8, termination: Termination::Plain }
 }
 
 fn trap() -> ActivationOutcome {
@@ -103,7 +103,7 @@ fn a_short_answer_says_nothing_about_what_came_after_the_question() {
 fn much_settled_behind_the_first_unsettled_event_does_not_keep_it_from_being_listed() {
     let mut settled = SettledSet::default();
     settled.insert_range(Offset(1), Offset(3_000));
-    let mut cycle = Cycle::new(options(1), Remembered { settled, attempts: Vec::new() }, Offset(3_000));
+    let mut cycle = Cycle::new(options(1), Remembered { settled, ..Remembered::default() }, Offset(3_000));
     assert_eq!(cycle.poll(NOW), Some(Command::Pull { from: Offset(0), heads_max: 8 }));
     cycle.handle_pulled(NOW, Ok(listing((0..8).map(|offset| event(offset, 1)))));
     cycle.grant();
@@ -193,7 +193,8 @@ fn waits_for_a_silent_source_double_up_to_the_longest_and_begin_anew_after_an_an
 fn a_position_below_the_first_event_goes_on_there_and_what_was_not_settled_is_counted() {
     let mut settled = SettledSet::up_to(Offset(2));
     settled.insert(Offset(5));
-    let mut cycle = Cycle::new(options(1), Remembered { settled, attempts: vec![(Offset(3), 1, NOW)] }, Offset(12));
+    let mut cycle =
+        Cycle::new(options(1), Remembered { settled, attempts: vec![(Offset(3), 1, NOW)], ..Remembered::default() }, Offset(12));
     assert!(matches!(cycle.poll(NOW), Some(Command::Pull { from: Offset(2), .. })));
     cycle.handle_pulled(NOW, Ok(Listing { heads: vec![event(10, 1), event(11, 1)], first: Offset(10) }));
     let snapshot = cycle.snapshot();
@@ -258,4 +259,196 @@ fn a_delayed_event_that_expires_leaves_no_timer_behind() {
     assert!(matches!(cycle.poll(NOW), Some(Command::Pull { from: Offset(1), .. })));
     cycle.handle_pulled(NOW, Ok(Listing { heads: vec![event(1, 1)], first: Offset(1) }));
     assert_eq!((cycle.next_deadline(), cycle.permits_missing(), cycle.snapshot().delayed), (None, 1, 0));
+}
+
+fn parking(deliveries_max: u32) -> CycleOptions {
+    CycleOptions { termination: Termination::Parked, ..options(deliveries_max) }
+}
+
+fn rejected() -> ActivationOutcome {
+    ActivationOutcome::Rejected { reason: String::new() }
+}
+
+fn unavailable() -> Result<(), SourceError> {
+    Err(SourceError::Unavailable { reason: "scripted".to_owned() })
+}
+
+/// A cycle with one event for each key, all of which ran once and were rejected.
+fn all_rejected(keys: u64) -> Cycle {
+    let mut cycle = Cycle::new(parking(3), Remembered::default(), Offset(keys));
+    cycle.poll(NOW);
+    cycle.handle_pulled(NOW, Ok(listing((0..keys).map(|offset| event(offset, offset)))));
+    for offset in (0..keys).map(Offset) {
+        cycle.grant();
+        assert_eq!(cycle.poll(NOW), Some(Command::Begin { offset, attempt: 1 }));
+        cycle.handle_begun(NOW, offset, Ok(()));
+        cycle.handle_finished(NOW, offset, &rejected());
+        assert_eq!(cycle.poll(NOW), Some(Command::Condemn { offset, reason: TerminationReason::Rejected, attempts: 1 }));
+    }
+    cycle
+}
+
+#[test]
+fn a_refused_event_is_noted_then_parked_then_settled() {
+    let mut cycle = all_rejected(1);
+    let offset = Offset(0);
+    // Not before the note is there.
+    assert_eq!((cycle.poll(NOW), cycle.is_quiet()), (None, false));
+    cycle.handle_condemned(NOW, offset, Ok(()));
+    assert_eq!(cycle.poll(NOW), Some(Command::Park { offset, reason: TerminationReason::Rejected, attempts: 1 }));
+    assert_eq!((cycle.poll(NOW), cycle.condemned(offset)), (None, Some(TerminationReason::Rejected)));
+    cycle.handle_parked(NOW, offset, Ok(()));
+    let settlement = Settlement::Terminated(TerminationReason::Rejected);
+    assert_eq!(cycle.poll(NOW), Some(Command::Settle { offset, settlement }));
+    cycle.handle_settled(NOW, offset, Ok(()));
+    assert_eq!(cycle.snapshot().state, CycleState::Idle);
+}
+
+#[test]
+fn a_note_that_cannot_be_written_is_tried_again_and_nothing_is_parked_before() {
+    let mut cycle = all_rejected(1);
+    cycle.handle_condemned(NOW, Offset(0), unavailable());
+    assert_eq!(cycle.poll(NOW), None);
+    let at = cycle.next_deadline().unwrap();
+    assert!(matches!(cycle.poll(at), Some(Command::Condemn { .. })));
+    cycle.handle_condemned(at, Offset(0), Ok(()));
+    assert!(matches!(cycle.poll(at), Some(Command::Park { .. })));
+}
+
+#[test]
+fn a_dead_letter_topic_that_is_away_is_asked_ever_less_often_and_by_one_event_at_a_time() {
+    let mut cycle = all_rejected(5);
+    (0..5).for_each(|offset| cycle.handle_condemned(NOW, Offset(offset), Ok(())));
+    let park = |cycle: &mut Cycle, now| match cycle.poll(now) {
+        Some(Command::Park { offset, .. }) => Some(offset),
+        None => None,
+        other => panic!("{other:?}"),
+    };
+    let first: Vec<_> = (0..5).map(|_| park(&mut cycle, NOW).unwrap()).collect();
+    first.into_iter().for_each(|offset| cycle.handle_parked(NOW, offset, unavailable()));
+    let (mut now, mut waits) = (NOW, Vec::new());
+    for _ in 0..8 {
+        assert_eq!((park(&mut cycle, now), cycle.snapshot().state), (None, CycleState::Stalled));
+        let at = cycle.next_deadline().unwrap();
+        waits.push(at.since(now).as_millis());
+        now = at;
+        let offset = park(&mut cycle, now).unwrap();
+        assert_eq!(park(&mut cycle, now), None);
+        cycle.handle_parked(now, offset, unavailable());
+    }
+    // Five failures came before the first wait.
+    assert_eq!(waits, [8_000, 16_000, 32_000, 60_000, 60_000, 60_000, 60_000, 60_000]);
+    // Nothing was settled and nothing ran again; when it is back, all of them are parked.
+    now = cycle.next_deadline().unwrap();
+    for _ in 0..5 {
+        let offset = park(&mut cycle, now).unwrap();
+        cycle.handle_parked(now, offset, Ok(()));
+        assert!(matches!(cycle.poll(now), Some(Command::Settle { .. })));
+        cycle.handle_settled(now, offset, Ok(()));
+    }
+    assert_eq!(cycle.snapshot().state, CycleState::Idle);
+}
+
+#[test]
+fn at_most_parks_open_events_are_parked_at_once() {
+    let parks_max = limits::PARKS_OPEN.default;
+    let keys = parks_max + 2;
+    let mut cycle = all_rejected_in_turns(keys);
+    let mut parked = 0;
+    while let Some(command) = cycle.poll(NOW) {
+        assert!(matches!(command, Command::Park { .. }), "{command:?}");
+        parked += 1;
+    }
+    assert_eq!(parked, parks_max);
+    cycle.handle_parked(NOW, Offset(0), Ok(()));
+    assert!(matches!(cycle.poll(NOW), Some(Command::Settle { .. })));
+    assert!(matches!(cycle.poll(NOW), Some(Command::Park { .. })));
+    assert_eq!(cycle.poll(NOW), None);
+}
+
+/// As [`all_rejected`] and noted, with a window that holds all of them.
+fn all_rejected_in_turns(keys: u64) -> Cycle {
+    let window_max = u32::try_from(keys).unwrap();
+    let mut cycle = Cycle::new(CycleOptions { window_max, ..parking(3) }, Remembered::default(), Offset(keys));
+    cycle.poll(NOW);
+    cycle.handle_pulled(NOW, Ok(listing((0..keys).map(|offset| event(offset, offset)))));
+    for offset in (0..keys).map(Offset) {
+        cycle.grant();
+        while !matches!(cycle.poll(NOW), Some(Command::Begin { .. })) {}
+        cycle.handle_begun(NOW, offset, Ok(()));
+        cycle.handle_finished(NOW, offset, &rejected());
+        assert!(matches!(cycle.poll(NOW), Some(Command::Condemn { .. })));
+    }
+    (0..keys).for_each(|offset| cycle.handle_condemned(NOW, Offset(offset), Ok(())));
+    cycle
+}
+
+#[test]
+fn what_an_earlier_process_condemned_is_parked_without_running_however_many_attempts_are_left() {
+    let verdict = Verdict::new(TerminationReason::Rejected, 1, None, "no");
+    let remembered = Remembered { attempts: vec![(Offset(0), 1, NOW)], verdicts: vec![(Offset(0), verdict)], ..Remembered::default() };
+    let mut cycle = Cycle::new(parking(5), remembered, Offset(1));
+    cycle.poll(NOW);
+    cycle.handle_pulled(NOW, Ok(listing([event(0, 1)])));
+    assert_eq!(cycle.permits_missing(), 0);
+    assert_eq!(cycle.poll(NOW), Some(Command::Park { offset: Offset(0), reason: TerminationReason::Rejected, attempts: 1 }));
+}
+
+#[test]
+fn a_condemned_event_holds_back_its_own_key_only_until_the_window_is_full() {
+    let mut cycle = Cycle::new(parking(1), Remembered::default(), Offset(20));
+    cycle.poll(NOW);
+    // One poisoned key, offsets 0 and 1; the others have keys of their own.
+    cycle.handle_pulled(NOW, Ok(listing((0..8).map(|offset| event(offset, offset.max(1))))));
+    let mut ran = Vec::new();
+    loop {
+        for _ in 0..cycle.permits_missing() {
+            cycle.grant();
+        }
+        match cycle.poll(NOW) {
+            Some(Command::Begin { offset, .. }) => {
+                ran.push(offset.0);
+                cycle.handle_begun(NOW, offset, Ok(()));
+                let outcome = if offset == Offset(0) { rejected() } else { ActivationOutcome::Success };
+                cycle.handle_finished(NOW, offset, &outcome);
+            }
+            Some(Command::Condemn { offset, .. }) => cycle.handle_condemned(NOW, offset, Ok(())),
+            Some(Command::Park { offset, .. }) => cycle.handle_parked(NOW, offset, unavailable()),
+            Some(Command::Settle { offset, .. }) => cycle.handle_settled(NOW, offset, Ok(())),
+            Some(other) => panic!("{other:?}"),
+            None => break,
+        }
+    }
+    assert_eq!(ran, [0, 2, 3, 4, 5, 6, 7]);
+    // Eight events after the first unsettled one are looked at, and no more.
+    assert_eq!((cycle.next_deadline(), cycle.snapshot().pending), (Some(MonoTime::from_millis(500)), 14));
+}
+
+#[test]
+fn a_condemned_event_that_expires_is_dropped_and_counted() {
+    let mut cycle = all_rejected(2);
+    (0..2).for_each(|offset| cycle.handle_condemned(NOW, Offset(offset), Ok(())));
+    assert!(matches!(cycle.poll(NOW), Some(Command::Park { offset: Offset(0), .. })));
+    assert!(matches!(cycle.poll(NOW), Some(Command::Park { offset: Offset(1), .. })));
+    cycle.handle_parked(NOW, Offset(0), Err(SourceError::Expired { first: Offset(2) }));
+    // What is being parked may still arrive.
+    cycle.handle_parked(NOW, Offset(1), Ok(()));
+    assert!(matches!(cycle.poll(NOW), Some(Command::Settle { offset: Offset(1), .. })));
+    cycle.handle_settled(NOW, Offset(1), Ok(()));
+    let snapshot = cycle.snapshot();
+    assert_eq!((snapshot.state, snapshot.pending, snapshot.expired_unread), (CycleState::Idle, 0, 1));
+}
+
+#[test]
+fn nothing_is_parked_while_stopping_and_what_is_open_is_waited_for() {
+    let mut cycle = all_rejected(2);
+    cycle.handle_condemned(NOW, Offset(0), Ok(()));
+    assert!(matches!(cycle.poll(NOW), Some(Command::Park { offset: Offset(0), .. })));
+    cycle.stop();
+    cycle.handle_condemned(NOW, Offset(1), Ok(()));
+    assert_eq!((cycle.poll(NOW), cycle.is_quiet()), (None, false));
+    cycle.handle_parked(NOW, Offset(0), Ok(()));
+    assert!(matches!(cycle.poll(NOW), Some(Command::Settle { .. })));
+    cycle.handle_settled(NOW, Offset(0), Ok(()));
+    assert_eq!((cycle.poll(NOW), cycle.is_quiet()), (None, true));
 }

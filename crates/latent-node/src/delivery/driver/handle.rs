@@ -35,6 +35,8 @@ pub struct BindingStatus {
     pub terminated: u64,
     /// Of those, the ones whose attempts were used up.
     pub exhausted: u64,
+    /// Events parked in the dead-letter topic since then.
+    pub dead_lettered: u64,
     /// Events that expired since then before they were settled.
     pub expired_unread: u64,
     /// How its last activation ended.

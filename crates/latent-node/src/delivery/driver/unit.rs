@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use latent_capabilities::Origin;
 use latent_core::{
-    ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, TopicName, UnixMillis, settle_margin,
+    ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, Replay, TopicName, UnixMillis, Verdict,
+    settle_margin,
 };
 
 use super::allowance::LogAllowance;
 use super::log::{Attempt, failure_of};
 use super::{BindingStatus, News, PartitionSpec, Shared};
-use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState};
+use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState, Termination};
 use crate::delivery::limits;
 use crate::delivery::policy::DeliveryPolicy;
 use crate::delivery::source::{Listing, Postponement, Settlement, Source, SourceError, TerminationReason};
@@ -25,6 +26,8 @@ pub(super) struct UnitParts {
     pub(super) tenant: usize,
     pub(super) target: InboundTarget,
     pub(super) policy: DeliveryPolicy,
+    /// Where events go that never run (again).
+    pub(super) dead_letter: Option<TopicName>,
 }
 
 /// The moment an activation's end is looked at, and what may be written about it.
@@ -51,6 +54,8 @@ pub(super) struct Unit {
     source: Box<dyn Source>,
     permits: Vec<Reservation>,
     open: BTreeMap<Offset, Open>,
+    /// Why events that are not settled never run (again), in more words than the cycle needs.
+    verdicts: BTreeMap<Offset, Verdict>,
     /// No reservation is asked for before this time, because the last one was refused for good.
     refused_until: Option<MonoTime>,
     /// Why, as it was told.
@@ -58,11 +63,14 @@ pub(super) struct Unit {
     acknowledged: u64,
     terminated: u64,
     exhausted: u64,
+    dead_lettered: u64,
     /// Expired events that the log was told of.
     expired_told: u64,
     last: Option<(&'static str, UnixMillis)>,
     /// What stands in the way now.
     obstacle: Option<String>,
+    /// What stands in the way of parking now.
+    parking_obstacle: Option<String>,
     /// How the last attempt that did not succeed ended.
     last_failure: Option<(String, UnixMillis)>,
 }
@@ -70,7 +78,10 @@ pub(super) struct Unit {
 impl Unit {
     pub(super) fn new(parts: Arc<UnitParts>, spec: PartitionSpec) -> Self {
         #[allow(clippy::cast_possible_truncation, reason = "the limit's range fits 32 bits")]
-        let options = CycleOptions { policy: parts.policy, intake: spec.intake, window_max: limits::WINDOW.default as u32 };
+        let window_max = limits::WINDOW.default as u32;
+        let termination = if parts.dead_letter.is_some() { Termination::Parked } else { Termination::Plain };
+        let options = CycleOptions { policy: parts.policy, intake: spec.intake, window_max, termination };
+        let verdicts = spec.remembered.verdicts.iter().cloned().collect();
         Self {
             parts,
             cycle: Cycle::new(options, spec.remembered, spec.known_end),
@@ -79,14 +90,17 @@ impl Unit {
             source: spec.source,
             permits: Vec::new(),
             open: BTreeMap::new(),
+            verdicts,
             refused_until: None,
             refusal_told: None,
             acknowledged: 0,
             terminated: 0,
             exhausted: 0,
+            dead_lettered: 0,
             expired_told: 0,
             last: None,
             obstacle: None,
+            parking_obstacle: None,
             last_failure: None,
         }
     }
@@ -164,6 +178,14 @@ impl Unit {
                     }
                 });
             }
+            Command::Condemn { offset, reason, attempts } => {
+                let verdict = self.verdict(offset, reason, attempts);
+                self.source.condemn(offset, &verdict).on_ready(move |answer| shared.tell(index, News::Condemned(offset, answer)));
+            }
+            Command::Park { offset, reason, attempts } => {
+                let verdict = self.verdict(offset, reason, attempts);
+                self.source.park(offset, &verdict).on_ready(move |answer| shared.tell(index, News::Parked(offset, answer)));
+            }
             Command::Settle { offset, settlement } => {
                 if let Some(open) = self.open.get_mut(&offset) {
                     open.settlement = Some(settlement);
@@ -181,10 +203,58 @@ impl Unit {
         }
     }
 
+    /// Why an event never runs (again): as it was noted when that was decided, or else what the cycle knows.
+    fn verdict(&mut self, offset: Offset, reason: TerminationReason, attempts: u32) -> Verdict {
+        let verdict = self.verdicts.entry(offset).or_insert_with(|| Verdict::new(reason, attempts, None, ""));
+        verdict.clone()
+    }
+
+    pub(super) fn take_condemned(&mut self, now: MonoTime, offset: Offset, answer: Result<(), SourceError>) {
+        self.note_source(answer.as_ref().err());
+        self.cycle.handle_condemned(now, offset, answer);
+        self.forget_if_gone(offset);
+    }
+
+    pub(super) fn take_parked(&mut self, now: MonoTime, offset: Offset, answer: Result<(), SourceError>) {
+        match &answer {
+            Err(SourceError::Unavailable { reason }) => self.tell_parking_failed(reason),
+            Ok(()) => {
+                if self.parking_obstacle.take().is_some() {
+                    tracing::info!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, "events are parked again");
+                }
+                self.dead_lettered = self.dead_lettered.saturating_add(1);
+            }
+            Err(_) => {}
+        }
+        self.cycle.handle_parked(now, offset, answer);
+        self.forget_if_gone(offset);
+        self.tell_expired();
+    }
+
+    /// Tried again with growing waits; told once for each reason.
+    fn tell_parking_failed(&mut self, reason: &str) {
+        let dead_letter = self.parts.dead_letter.as_ref().map_or("", TopicName::as_str);
+        let obstacle = format!("dead-letter topic {dead_letter}: {reason}");
+        if self.parking_obstacle.as_ref() != Some(&obstacle) {
+            let UnitParts { id, topic, .. } = &*self.parts;
+            tracing::warn!(binding = %id, %topic, partition = %self.partition, dead_letter, reason, "an event cannot be parked and is kept");
+            self.parking_obstacle = Some(obstacle);
+        }
+    }
+
+    /// An event that expired leaves nothing behind.
+    fn forget_if_gone(&mut self, offset: Offset) {
+        if !self.cycle.has(offset) {
+            self.verdicts.remove(&offset);
+            self.open.remove(&offset);
+        }
+    }
+
     pub(super) fn take_pulled(&mut self, now: MonoTime, answer: Result<Listing, SourceError>) {
         self.note_source(answer.as_ref().err());
         self.cycle.handle_pulled(now, answer);
         self.tell_expired();
+        self.verdicts.retain(|offset, _| self.cycle.may_be_parked(*offset));
     }
 
     /// Retention wins over a slow binding; its operator should know.
@@ -221,10 +291,18 @@ impl Unit {
         open.stored_at = Some(event.stored_at);
         // The guest's part of the one deadline: what is kept is for settling (T-063).
         let guest = open.deadline.earlier_by(settle_margin(self.parts.policy.operation_timeout_millis));
-        let origin =
-            Origin { binding: self.parts.id.clone(), topic: event.topic.clone(), partition: event.partition, offset: event.offset };
+        let origin = self.origin_of(&event);
         self.cycle.handle_begun(now, offset, Ok(()));
         Some((reservation, InboundOrder { event, origin, deadline: guest }))
+    }
+
+    /// What keys are derived from: the event's place, and of one that was published again out of a dead letter, the place it had first.
+    fn origin_of(&self, event: &DeliveredEvent) -> Origin {
+        let binding = self.parts.id.clone();
+        match Replay::read(&event.attributes).filter(|replay| replay.place.topic == event.topic) {
+            Some(Replay { place, .. }) => Origin { binding, topic: place.topic, partition: place.partition, offset: place.offset },
+            None => Origin { binding, topic: event.topic.clone(), partition: event.partition, offset: event.offset },
+        }
     }
 
     /// The reservation behind the permit of a begun event. A cycle begins nothing without a permit, so it is there.
@@ -245,6 +323,10 @@ impl Unit {
             self.cycle.handle_not_started(now, offset);
         } else {
             self.cycle.handle_finished(now, offset, outcome);
+        }
+        if let Some(reason) = self.cycle.condemned(offset) {
+            let (attempts, detail) = (self.cycle.attempts(offset), failure_of(end).unwrap_or_default());
+            self.verdicts.insert(offset, Verdict::new(reason, attempts, Some((end.activation, end.digest)), &detail));
         }
         let next_attempt = self.cycle.next_attempt_of(offset);
         if next_attempt.is_some() || !self.cycle.has(offset) {
@@ -278,6 +360,7 @@ impl Unit {
             let waited = stored_at.map(|stored_at| unix.0.saturating_sub(stored_at.0));
             shared.count_settled(waited);
             self.count(offset, settlement);
+            self.verdicts.remove(&offset);
         }
         self.cycle.handle_settled(now, offset, answer);
     }
@@ -290,9 +373,9 @@ impl Unit {
                 self.exhausted = self.exhausted.saturating_add(u64::from(reason == TerminationReason::Exhausted));
                 // A rejection was told with its activation; these two end an event that nobody rejected.
                 if reason != TerminationReason::Rejected {
-                    let UnitParts { id, topic, .. } = &*self.parts;
-                    let (partition, reason) = (self.partition, reason.kind());
-                    tracing::warn!(binding = %id, %topic, %partition, %offset, reason, "event given up: it will not run again");
+                    let UnitParts { id, topic, dead_letter, .. } = &*self.parts;
+                    let (partition, reason, dead_letter) = (self.partition, reason.kind(), dead_letter.as_ref().map(TopicName::as_str));
+                    tracing::warn!(binding = %id, %topic, %partition, %offset, reason, dead_letter, "event given up: it will not run again");
                 }
             }
         }
@@ -342,6 +425,7 @@ pub(super) fn statuses<'a>(units: impl Iterator<Item = &'a Unit>, clock: &dyn Cl
         status.acknowledged += unit.acknowledged;
         status.terminated += unit.terminated;
         status.exhausted += unit.exhausted;
+        status.dead_lettered += unit.dead_lettered;
         status.expired_unread += snapshot.expired_unread;
         status.next_attempt_at = status.next_attempt_at.into_iter().chain(next_attempt_at).min();
         if let Some((outcome, at)) = unit.last
@@ -349,7 +433,9 @@ pub(super) fn statuses<'a>(units: impl Iterator<Item = &'a Unit>, clock: &dyn Cl
         {
             (status.last_outcome, status.last_delivery_at) = (Some(outcome), Some(at));
         }
-        status.obstacle = status.obstacle.take().or_else(|| unit.obstacle.clone());
+        let parking = unit.parking_obstacle.as_ref().filter(|_| unit.cycle.parking_fails());
+        let obstacle = || unit.obstacle.as_ref().or(parking).cloned();
+        status.obstacle = status.obstacle.take().or_else(obstacle);
         if let Some((failure, at)) = &unit.last_failure
             && status.last_failure.as_ref().is_none_or(|(_, known)| known <= at)
         {
@@ -372,6 +458,7 @@ fn empty_status(parts: &UnitParts) -> BindingStatus {
         acknowledged: 0,
         terminated: 0,
         exhausted: 0,
+        dead_lettered: 0,
         expired_unread: 0,
         last_outcome: None,
         last_delivery_at: None,

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use latent_core::{Attributes, Completer, DeliveredEvent, MediaType, MonoTime, Offset, Partition, Ticket, TopicName, UnixMillis};
+use latent_core::{
+    Attributes, Completer, DeliveredEvent, MediaType, MonoTime, Offset, Partition, TerminationReason, Ticket, TopicName, UnixMillis,
+    Verdict,
+};
 
 use crate::delivery::{Head, HeadContent, Listing, Postponement, Remembered, SettledSet, Settlement, Source, SourceError};
 
@@ -32,6 +35,9 @@ pub(super) struct Durable {
     pub(super) events: Vec<Event>,
     pub(super) settled: BTreeMap<Offset, Settlement>,
     pub(super) attempts: BTreeMap<Offset, Note>,
+    pub(super) verdicts: BTreeMap<Offset, Verdict>,
+    /// The dead letters, by the event they are of: parking twice stores once.
+    pub(super) parked: BTreeMap<Offset, TerminationReason>,
     /// Below this everything has expired.
     pub(super) first: Offset,
     /// What a new process is told of that, if it is told.
@@ -53,6 +59,8 @@ pub(super) enum Open {
     Pull(Listing, Completer<Result<Listing, SourceError>>),
     Begin(Offset, Note, Completer<Result<DeliveredEvent, SourceError>>),
     Postpone(Offset, Note, Completer<Result<(), SourceError>>),
+    Condemn(Offset, Verdict, Completer<Result<(), SourceError>>),
+    Park(Offset, TerminationReason, Completer<Result<(), SourceError>>),
     Settle(Offset, Settlement, Completer<Result<(), SourceError>>),
 }
 
@@ -70,6 +78,8 @@ pub(super) enum Ending {
 pub(super) struct Log {
     pub(super) durable: Durable,
     pub(super) open: VecDeque<Open>,
+    /// The dead-letter topic takes nothing.
+    pub(super) no_parking: bool,
     notes: u64,
 }
 
@@ -93,9 +103,10 @@ impl FakeSource {
     pub(super) fn end(&self, index: usize, ending: Ending) {
         let mut log = self.log();
         let Some(open) = log.open.remove(index) else { return };
+        let ending = if log.no_parking && matches!(open, Open::Park(..)) { Ending::Refused } else { ending };
         let first = log.durable.first;
         // Who finds that an event has expired writes nothing down about it.
-        let expired = ending == Ending::Done && matches!(open, Open::Begin(offset, ..) if offset < first);
+        let expired = ending == Ending::Done && matches!(open, Open::Begin(offset, ..) | Open::Park(offset, ..) if offset < first);
         if ending != Ending::Refused && !expired {
             log.durable.apply(&open);
         }
@@ -104,10 +115,17 @@ impl FakeSource {
             Open::Pull(listing, completer) if ending == Ending::Done => completer.complete(Ok(listing)),
             Open::Begin(.., completer) if expired => completer.complete(Err(SourceError::Expired { first })),
             Open::Begin(offset, note, completer) if ending == Ending::Done => completer.complete(Ok(event(offset, note.attempts))),
-            Open::Postpone(.., completer) | Open::Settle(.., completer) if ending == Ending::Done => completer.complete(Ok(())),
+            Open::Park(.., completer) if expired => completer.complete(Err(SourceError::Expired { first })),
+            Open::Postpone(.., completer) | Open::Condemn(.., completer) | Open::Park(.., completer) | Open::Settle(.., completer)
+                if ending == Ending::Done =>
+            {
+                completer.complete(Ok(()));
+            }
             Open::Pull(.., completer) => completer.complete(Err(refused())),
             Open::Begin(.., completer) => completer.complete(Err(refused())),
-            Open::Postpone(.., completer) | Open::Settle(.., completer) => completer.complete(Err(refused())),
+            Open::Postpone(.., completer) | Open::Condemn(.., completer) | Open::Park(.., completer) | Open::Settle(.., completer) => {
+                completer.complete(Err(refused()))
+            }
         }
     }
 
@@ -115,7 +133,9 @@ impl FakeSource {
     pub(super) fn kill(&self, kept: usize) {
         let mut log = self.log();
         let open = std::mem::take(&mut log.open);
-        open.iter().take(kept).for_each(|open| log.durable.apply(open));
+        let refused = log.no_parking;
+        let reached = open.iter().take(kept).filter(|open| !(refused && matches!(open, Open::Park(..))));
+        reached.for_each(|open| log.durable.apply(open));
     }
 }
 
@@ -127,6 +147,13 @@ impl Durable {
                 let noted = self.attempts.entry(*offset).or_default();
                 *noted = (*note).max(*noted);
             }
+            Open::Condemn(offset, verdict, _) => {
+                self.verdicts.entry(*offset).or_insert_with(|| verdict.clone());
+            }
+            Open::Park(offset, reason, _) if *offset >= self.first => {
+                self.parked.entry(*offset).or_insert(*reason);
+            }
+            Open::Park(..) => {}
             Open::Settle(offset, settlement, _) => {
                 self.settled.entry(*offset).or_insert(*settlement);
             }
@@ -153,7 +180,8 @@ impl Durable {
             .filter(|(offset, _)| **offset >= self.first_noted)
             .map(|(offset, note)| (*offset, note.attempts, note.not_before))
             .collect();
-        Remembered { settled, attempts }
+        let verdicts = self.verdicts.iter().filter(|(offset, _)| **offset >= self.first_noted && !self.settled.contains_key(offset));
+        Remembered { settled, attempts, verdicts: verdicts.map(|(offset, verdict)| (*offset, verdict.clone())).collect() }
     }
 }
 
@@ -179,6 +207,18 @@ impl Source for FakeSource {
         let mut log = self.log();
         let note = log.note(postponement.attempts, MonoTime::from_millis(postponement.not_before.0));
         log.open.push_back(Open::Postpone(offset, note, completer));
+        ticket
+    }
+
+    fn condemn(&mut self, offset: Offset, verdict: &Verdict) -> Ticket<Result<(), SourceError>> {
+        let (ticket, completer) = Ticket::pair(Err(abandoned()));
+        self.log().open.push_back(Open::Condemn(offset, verdict.clone(), completer));
+        ticket
+    }
+
+    fn park(&mut self, offset: Offset, verdict: &Verdict) -> Ticket<Result<(), SourceError>> {
+        let (ticket, completer) = Ticket::pair(Err(abandoned()));
+        self.log().open.push_back(Open::Park(offset, verdict.reason, completer));
         ticket
     }
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use latent_core::{ActivationOutcome, DeliveredEvent, MonoTime, Offset, TenantId, Ticket, UnixMillis};
+use latent_core::{ActivationOutcome, DeliveredEvent, MonoTime, Offset, TenantId, Ticket, UnixMillis, Verdict};
 
 use super::log::{Durable, Ending, Event, FakeSource, Note, Run};
 use crate::NodeLimits;
 use crate::admission::{Account, Admission, Queued, Reserved, Slot};
 use crate::delivery::{
     Command, Cycle, CycleOptions, CycleState, DeliveryPolicy, HeadContent, Intake, KeyId, Listing, Postponement, Settlement, Source,
-    SourceError, TerminationReason,
+    SourceError, Termination, TerminationReason,
 };
 
 /// A bug that a cycle is told to have.
@@ -24,6 +24,10 @@ pub(in crate::delivery) enum PlantedBug {
     KeepPermits,
     /// Events that have expired are not dropped.
     KeepExpired,
+    /// What never runs again is settled without being parked.
+    SettleUnparked,
+    /// A new process is not told what never runs again.
+    ForgetVerdicts,
 }
 
 /// A promise that was broken.
@@ -53,6 +57,9 @@ pub(super) struct Schedule {
     pub(super) not_started: u64,
     pub(super) expired_unlisted: u64,
     pub(super) expired_listed: u64,
+    pub(super) parked: u64,
+    pub(super) parks_refused: u64,
+    pub(super) condemned_remembered: u64,
 }
 
 impl Schedule {
@@ -69,6 +76,9 @@ impl Schedule {
             not_started: self.not_started + other.not_started,
             expired_unlisted: self.expired_unlisted + other.expired_unlisted,
             expired_listed: self.expired_listed + other.expired_listed,
+            parked: self.parked + other.parked,
+            parks_refused: self.parks_refused + other.parks_refused,
+            condemned_remembered: self.condemned_remembered + other.condemned_remembered,
         }
     }
 }
@@ -98,6 +108,8 @@ enum Answer {
     Pulled(Ticket<Result<Listing, SourceError>>),
     Begun(Offset, Ticket<Result<DeliveredEvent, SourceError>>),
     Postponed(Ticket<Result<(), SourceError>>),
+    Condemned(Offset, Ticket<Result<(), SourceError>>),
+    Parked(Offset, Ticket<Result<(), SourceError>>),
     Settled(Offset, Ticket<Result<(), SourceError>>),
 }
 
@@ -159,7 +171,9 @@ impl World {
             ..DeliveryPolicy::default()
         };
         let intake = if chance.one_in(3) { Intake::Reserved } else { Intake::LookAhead };
-        let options = CycleOptions { policy, intake, window_max: 2 + u32::try_from(chance.below(6)).unwrap_or_default() };
+        let termination = if chance.one_in(2) { Termination::Parked } else { Termination::Plain };
+        let window_max = 2 + u32::try_from(chance.below(6)).unwrap_or_default();
+        let options = CycleOptions { policy, intake, window_max, termination };
         let lanes = (0..=chance.below(2)).map(|lane| Lane::new(lane, options, planted)).collect();
         let cells = 1 + u32::try_from(chance.below(4)).unwrap_or_default();
         let limits = NodeLimits { cells, admission_slots: 2 * cells, ..NodeLimits::for_cores(1) };
@@ -187,8 +201,9 @@ impl World {
     pub(super) fn run_freely(&mut self) -> Result<(), Violation> {
         while self.events_left > 0 || self.kills_left > 0 {
             let lane = self.chance.below(self.lanes.len());
-            match self.chance.below(if self.expiring { 13 } else { 12 }) {
-                12 => self.expire(lane),
+            match self.chance.below(if self.expiring { 14 } else { 13 }) {
+                13 => self.expire(lane),
+                12 => self.open_or_close_dead_letters(lane),
                 0 | 1 => self.append(lane),
                 2..=5 => self.answer(lane)?,
                 6 | 7 => self.end_activation(lane),
@@ -204,6 +219,7 @@ impl World {
     /// No more events, kills or faults: everything must come to its end in a bounded number of steps.
     pub(super) fn run_to_the_end(&mut self) -> Result<(), Violation> {
         self.rough = false;
+        self.lanes.iter().for_each(|lane| lane.source.log().no_parking = false);
         for _ in 0..4_000 {
             if self.lanes.iter().all(Lane::is_done) {
                 return Ok(());
@@ -230,6 +246,9 @@ impl World {
                 return Err(self.violation(format!("all is settled and the cycle says {snapshot:?}")));
             }
             let (settled, events) = self.lanes[lane].counts();
+            if let Some(offset) = self.lanes[lane].parked_and_not_over() {
+                return Err(self.violation(format!("offset {offset} is parked and neither settled nor expired")));
+            }
             let accounted = settled + snapshot.expired_unread;
             // A process that was killed takes its count with it.
             if accounted != events && !self.lanes[lane].killed {
@@ -244,6 +263,12 @@ impl World {
 
     fn violation(&self, what: String) -> Violation {
         Violation { seed: self.seed, what }
+    }
+
+    /// The dead-letter topic is away for long stretches.
+    fn open_or_close_dead_letters(&mut self, lane: usize) {
+        let closed = self.chance.one_in(2);
+        self.lanes[lane].source.log().no_parking = closed;
     }
 
     fn append(&mut self, lane: usize) {
@@ -319,6 +344,16 @@ impl World {
                 }
             }
             Answer::Postponed(ticket) => drop(ticket.wait()),
+            Answer::Condemned(offset, ticket) => lane.cycle.handle_condemned(now, offset, ticket.wait()),
+            Answer::Parked(offset, ticket) => {
+                let answer = ticket.wait();
+                match answer {
+                    Ok(()) => self.seen.parked += 1,
+                    Err(SourceError::Expired { first }) => lane.see_expiry(first, self.expiry_noted),
+                    Err(_) => self.seen.parks_refused += 1,
+                }
+                lane.cycle.handle_parked(now, offset, answer);
+            }
             Answer::Settled(offset, ticket) => lane.cycle.handle_settled(now, offset, ticket.wait()),
             Answer::Begun(offset, ticket) => match ticket.wait() {
                 Ok(_) => {
@@ -403,6 +438,7 @@ impl World {
         for index in 0..self.lanes.len() {
             let kept = self.chance.below(self.lanes[index].answers.len() + 1);
             self.lanes[index].kill(kept, self.options, self.planted);
+            self.seen.condemned_remembered += self.lanes[index].source.log().durable.remembered().verdicts.len() as u64;
             self.check_settled(index)?;
             self.drain(index)?;
         }
@@ -437,6 +473,8 @@ impl World {
                 let fits = attempts < policy.deliveries_max && (10..=policy.retry_delay_max_millis).contains(&delay_millis);
                 (!fits).then(|| format!("{command:?} is outside the policy"))
             }
+            Command::Condemn { offset, reason, attempts } => self.condemn_problem(lane, offset, reason, attempts),
+            Command::Park { offset, reason, .. } => self.park_problem(lane, offset, reason),
             Command::Settle { settlement, .. } => {
                 self.seen.exhausted += u64::from(settlement == Settlement::Terminated(TerminationReason::Exhausted));
                 None
@@ -449,6 +487,29 @@ impl World {
         let lane = &self.lanes[lane];
         let too_many = self.options.intake == Intake::Reserved && heads_max as usize > lane.permits.len();
         too_many.then(|| format!("pulls {heads_max} with {} permits", lane.permits.len()))
+    }
+
+    /// What is condemned has the right to be.
+    fn condemn_problem(&self, lane: usize, offset: Offset, reason: TerminationReason, attempts: u32) -> Option<String> {
+        let right = match reason {
+            TerminationReason::Rejected => self.lanes[lane].rejected.contains_key(&offset),
+            TerminationReason::Exhausted => attempts >= self.options.policy.deliveries_max,
+            TerminationReason::Undecodable => false,
+        };
+        (!right).then(|| format!("offset {offset} is condemned as {reason:?} after {attempts} attempts without the right"))
+    }
+
+    /// What is parked was written down before, and for the same reason.
+    fn park_problem(&self, lane: usize, offset: Offset, reason: TerminationReason) -> Option<String> {
+        let log = self.lanes[lane].source.log();
+        let noted = log.durable.verdicts.get(&offset).map(|verdict| verdict.reason);
+        let parked = log.durable.parked.get(&offset).copied();
+        let right = match reason {
+            TerminationReason::Undecodable => noted.is_none(),
+            _ => noted == Some(reason) || offset < self.lanes[lane].first_seen,
+        };
+        (!right || parked.is_some_and(|parked| parked != reason))
+            .then(|| format!("offset {offset} is parked as {reason:?}, noted as {noted:?}"))
     }
 
     fn begin_problem(&mut self, index: usize, offset: Offset, attempt: u32) -> Option<String> {
@@ -468,6 +529,8 @@ impl World {
             Some("begins although it is known to have expired".to_owned())
         } else if log.durable.settled.contains_key(&offset) {
             Some("begins although it is settled".to_owned())
+        } else if log.durable.verdicts.contains_key(&offset) || log.durable.parked.contains_key(&offset) {
+            Some("begins although it is condemned".to_owned())
         } else if lane.in_flight.keys().any(same_key) {
             Some("begins while another of its key runs".to_owned())
         } else if (0..offset.0).map(Offset).any(|earlier| same_key(&earlier) && !log.durable.is_over(earlier)) {
@@ -504,7 +567,8 @@ impl World {
                     events[usize::try_from(offset.0).unwrap_or_default()].content == HeadContent::Undecodable
                 }
             };
-            if !right {
+            let parked = self.options.termination == Termination::Parked && matches!(settlement, Settlement::Terminated(_));
+            if !right || log.durable.parked.contains_key(offset) != parked {
                 return Err(self.violation(format!("offset {offset} is settled as {settlement:?} without the right")));
             }
         }
@@ -559,6 +623,12 @@ impl Lane {
         let answer = match command {
             Command::Pull { from, heads_max } => Answer::Pulled(self.source.pull(from, heads_max)),
             Command::Begin { offset, attempt } => Answer::Begun(offset, self.source.begin(offset, attempt)),
+            Command::Condemn { offset, reason, attempts } => {
+                Answer::Condemned(offset, self.source.condemn(offset, &Verdict::new(reason, attempts, None, "")))
+            }
+            Command::Park { offset, reason, attempts } => {
+                Answer::Parked(offset, self.source.park(offset, &Verdict::new(reason, attempts, None, "")))
+            }
             Command::Settle { offset, settlement } => Answer::Settled(offset, self.source.settle(offset, settlement)),
             Command::Postpone { offset, attempts, delay_millis } => {
                 // The simulated wall clock is the monotonic one, rounded up to whole milliseconds.
@@ -582,6 +652,11 @@ impl Lane {
         (durable.settled.len() as u64, durable.events.len() as u64)
     }
 
+    fn parked_and_not_over(&self) -> Option<Offset> {
+        let durable = &self.source.log().durable;
+        durable.parked.keys().copied().find(|offset| !durable.is_over(*offset))
+    }
+
     fn is_done(&self) -> bool {
         let log = self.source.log();
         let over = (0..log.durable.events.len() as u64).all(|offset| log.durable.is_over(Offset(offset)));
@@ -591,7 +666,11 @@ impl Lane {
 
 fn new_cycle(source: &FakeSource, options: CycleOptions, planted: Option<PlantedBug>) -> Cycle {
     let log = source.log();
-    let mut cycle = Cycle::new(options, log.durable.remembered(), Offset(log.durable.events.len() as u64));
+    let mut remembered = log.durable.remembered();
+    if planted == Some(PlantedBug::ForgetVerdicts) {
+        remembered.verdicts.clear();
+    }
+    let mut cycle = Cycle::new(options, remembered, Offset(log.durable.events.len() as u64));
     cycle.planted = planted;
     cycle
 }
