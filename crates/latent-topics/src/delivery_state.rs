@@ -9,6 +9,8 @@
 //! | 2 unit | unit u32, partition u32, start u64 (everything below is settled), binding length u8 and text, topic length u8 and text |
 //! | 3 settled | unit u32, first offset u64, end u64 (exclusive) |
 //! | 4 attempts | unit u32, offset u64, attempts u32, not before u64 (milliseconds since 1970, 0: at once) |
+//! | 5 verdict | unit u32, offset u64, attempts u32, reason u8, known u8 (1: a last run follows), activation 16 bytes, component 32 bytes, detail length u16 and text |
+//! | 6 forgotten | unit u32 |
 //!
 //! Losing an entry means that an event may run again: the safe direction. An entry that cannot be read was written by another program and
 //! is refused.
@@ -16,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use latent_core::{BindingId, Offset, Partition, TopicName, UnixMillis};
+use latent_core::{ActivationId, BindingId, ComponentDigest, Offset, Partition, TerminationReason, TopicName, UnixMillis, Verdict};
 use latent_node::delivery::SettledSet;
 
 /// The version this code writes, and the only one it reads.
@@ -64,6 +66,8 @@ pub(crate) enum Entry {
     Unit { unit: u32, start: Offset, key: UnitKey },
     Settled { unit: u32, first: Offset, end: Offset },
     Attempts { unit: u32, offset: Offset, attempts: u32, not_before: UnixMillis },
+    Verdict { unit: u32, offset: Offset, verdict: Verdict },
+    Forgotten { unit: u32 },
 }
 
 impl Entry {
@@ -102,6 +106,16 @@ impl Entry {
                 bytes.extend(attempts.to_le_bytes());
                 bytes.extend(not_before.0.to_le_bytes());
             }
+            Self::Verdict { unit, offset, verdict } => {
+                bytes.push(5);
+                bytes.extend(unit.to_le_bytes());
+                bytes.extend(offset.0.to_le_bytes());
+                encode_verdict(verdict, &mut bytes);
+            }
+            Self::Forgotten { unit } => {
+                bytes.push(6);
+                bytes.extend(unit.to_le_bytes());
+            }
         }
         Bytes::from(bytes)
     }
@@ -128,9 +142,43 @@ impl Entry {
                 attempts: fields.u32()?,
                 not_before: UnixMillis(fields.u64()?),
             },
+            [5] => Self::Verdict { unit: fields.u32()?, offset: Offset(fields.u64()?), verdict: decode_verdict(fields)? },
+            [6] => Self::Forgotten { unit: fields.u32()? },
             _ => return None,
         })
     }
+}
+
+const REASONS: [(TerminationReason, u8); 3] =
+    [(TerminationReason::Rejected, 1), (TerminationReason::Exhausted, 2), (TerminationReason::Undecodable, 3)];
+
+fn encode_verdict(verdict: &Verdict, bytes: &mut Vec<u8>) {
+    bytes.extend(verdict.attempts.to_le_bytes());
+    bytes.extend(REASONS.iter().find(|(reason, _)| *reason == verdict.reason).map(|(_, code)| *code));
+    let last = verdict.activation.zip(verdict.component);
+    bytes.push(u8::from(last.is_some()));
+    if let Some((activation, component)) = last {
+        bytes.extend(activation.as_bytes());
+        bytes.extend(component.as_bytes());
+    }
+    // Bounded well below that by its type.
+    bytes.extend(u16::try_from(verdict.detail().len()).unwrap_or(u16::MAX).to_le_bytes());
+    bytes.extend(verdict.detail().as_bytes());
+}
+
+fn decode_verdict(fields: &mut Fields<'_>) -> Option<Verdict> {
+    let attempts = fields.u32()?;
+    let [code] = fields.array::<1>()?;
+    let (reason, _) = REASONS.into_iter().find(|(_, known)| *known == code)?;
+    let last = match fields.array::<1>()? {
+        [0] => None,
+        [1] => Some((ActivationId::from_random(fields.array()?), ComponentDigest::from_bytes(fields.array()?))),
+        _ => return None,
+    };
+    let length = fields.array().map(u16::from_le_bytes)?;
+    let detail = fields.text_of(usize::from(length))?;
+    // What a verdict cannot hold was not written by one.
+    Some(Verdict::new(reason, attempts, last, detail)).filter(|verdict| verdict.detail() == detail)
 }
 
 /// Takes fields off the front of an entry.
@@ -153,7 +201,11 @@ impl<'a> Fields<'a> {
 
     fn text(&mut self) -> Option<&'a str> {
         let [length] = self.array::<1>()?;
-        let (text, rest) = self.0.split_at_checked(usize::from(length))?;
+        self.text_of(usize::from(length))
+    }
+
+    fn text_of(&mut self, length: usize) -> Option<&'a str> {
+        let (text, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         std::str::from_utf8(text).ok()
     }
@@ -164,6 +216,7 @@ impl<'a> Fields<'a> {
 pub(crate) struct UnitState {
     pub(crate) settled: SettledSet,
     pub(crate) attempts: BTreeMap<Offset, (u32, UnixMillis)>,
+    pub(crate) verdicts: BTreeMap<Offset, Verdict>,
 }
 
 /// What is remembered of all units.
@@ -173,14 +226,16 @@ pub(crate) struct DeliveryState {
     /// The one topic of each binding.
     topics: BTreeMap<BindingId, TopicName>,
     units: BTreeMap<u32, UnitState>,
+    /// Above every number that was ever declared, so that notes of a unit that was forgotten can never be taken for another's.
+    next_unit: u32,
 }
 
 impl UnitState {
     /// The offset after the last one that is known here.
     pub(crate) fn seen_end(&self) -> Offset {
         let settled = self.settled.ranges().last().map_or(self.settled.floor(), |(_, end)| end);
-        let attempted = self.attempts.last_key_value().map_or(Offset(0), |(offset, _)| Offset(offset.0.saturating_add(1)));
-        settled.max(attempted)
+        let noted = self.attempts.keys().next_back().max(self.verdicts.keys().next_back());
+        settled.max(noted.map_or(Offset(0), |offset| Offset(offset.0.saturating_add(1))))
     }
 }
 
@@ -191,6 +246,7 @@ impl DeliveryState {
             Entry::Header { version } if version == VERSION => {}
             Entry::Header { version } => return Err(StateDamage::Version { found: version }),
             Entry::Unit { unit, start, key } => {
+                self.next_unit = self.next_unit.max(unit.saturating_add(1));
                 self.topics.insert(key.binding.clone(), key.topic.clone());
                 self.numbers.insert(key, unit);
                 self.units.entry(unit).or_default().settled.insert_range(Offset(0), start);
@@ -199,6 +255,7 @@ impl DeliveryState {
                 let state = self.unit_mut(unit)?;
                 state.settled.insert_range(first, end);
                 state.attempts.retain(|offset, _| *offset < first || *offset >= end);
+                state.verdicts.retain(|offset, _| *offset < first || *offset >= end);
             }
             Entry::Attempts { unit, offset, attempts, not_before } => {
                 let state = self.unit_mut(unit)?;
@@ -206,8 +263,30 @@ impl DeliveryState {
                     state.attempts.insert(offset, (attempts, not_before));
                 }
             }
+            Entry::Verdict { unit, offset, verdict } => {
+                let state = self.unit_mut(unit)?;
+                if !state.settled.contains(offset) {
+                    state.verdicts.insert(offset, verdict);
+                }
+            }
+            Entry::Forgotten { unit } => {
+                self.unit_mut(unit)?;
+                self.units.remove(&unit);
+                self.numbers.retain(|_, number| *number != unit);
+                self.topics.retain(|binding, _| self.numbers.keys().any(|key| key.binding == *binding));
+            }
         }
         Ok(())
+    }
+
+    /// The units of a binding.
+    pub(crate) fn units_of(&self, binding: &BindingId) -> Vec<(UnitKey, u32)> {
+        self.numbers.iter().filter(|(key, _)| key.binding == *binding).map(|(key, unit)| (key.clone(), *unit)).collect()
+    }
+
+    /// Every binding that something is remembered of, with its topic.
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = (&BindingId, &TopicName)> {
+        self.topics.iter()
     }
 
     pub(crate) fn number(&self, key: &UnitKey) -> Option<u32> {
@@ -215,8 +294,8 @@ impl DeliveryState {
     }
 
     /// A number that no unit has. Notes of an undeclared unit of that number lie before its declaration, so they stay without effect.
-    pub(crate) fn free_number(&self) -> u32 {
-        self.units.last_key_value().map_or(0, |(last, _)| last.saturating_add(1))
+    pub(crate) const fn free_number(&self) -> u32 {
+        self.next_unit
     }
 
     pub(crate) fn unit(&self, unit: u32) -> Option<&UnitState> {
@@ -248,6 +327,8 @@ impl DeliveryState {
                 attempts: *attempts,
                 not_before: *not_before,
             }));
+            let verdicts = state.verdicts.iter();
+            entries.extend(verdicts.map(|(offset, verdict)| Entry::Verdict { unit, offset: *offset, verdict: verdict.clone() }));
         }
         entries
     }
@@ -279,6 +360,18 @@ mod tests {
                 attempts,
                 not_before: UnixMillis(at)
             }),
+            (0_u32..3, 0_u64..20, 0_u32..5, any::<Option<[u8; 16]>>(), any::<u8>(), ".{0,40}").prop_map(
+                |(unit, offset, attempts, last, reason, detail)| Entry::Verdict {
+                    unit,
+                    offset: Offset(offset),
+                    verdict: Verdict::new(
+                        TerminationReason::ALL[usize::from(reason % 3)],
+                        attempts,
+                        last.map(|id| (ActivationId::from_random(id), ComponentDigest::of(&id))),
+                        &detail
+                    )
+                }
+            ),
         ]
     }
 
@@ -315,6 +408,28 @@ mod tests {
         let settled = Entry::Settled { unit: 7, first: Offset(0), end: Offset(1) };
         assert_eq!(state.apply(settled), Err(StateDamage::UnknownUnit { unit: 7 }));
         assert_eq!(Entry::decode(&[]), Err(StateDamage::Entry { bytes: 0 }));
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_nothing_behind_and_others_stay() {
+        let mut state = DeliveryState::default();
+        let other = UnitKey { binding: BindingId::parse("other").unwrap(), ..key(0) };
+        for (unit, key) in [(0, key(0)), (1, key(1)), (2, other.clone())] {
+            state.apply(Entry::Unit { unit, start: Offset(5), key }).unwrap();
+        }
+        let binding = BindingId::parse("b").unwrap();
+        assert_eq!(state.units_of(&binding).iter().map(|(_, unit)| *unit).collect::<Vec<_>>(), [0, 1]);
+        for unit in [0, 1] {
+            state.apply(Entry::Forgotten { unit }).unwrap();
+        }
+        assert_eq!((state.topic_of(&binding), state.unit(0), state.number(&key(1))), (None, None, None));
+        assert_eq!((state.number(&other), state.bindings().count()), (Some(2), 1));
+        assert_eq!(state.free_number(), 3);
+        assert_eq!(state.apply(Entry::Forgotten { unit: 0 }), Err(StateDamage::UnknownUnit { unit: 0 }));
+        // The binding may come back, bound to another topic.
+        let again = UnitKey { topic: TopicName::parse("t2").unwrap(), ..key(0) };
+        state.apply(Entry::Unit { unit: state.free_number(), start: Offset(0), key: again.clone() }).unwrap();
+        assert_eq!(state.unit(state.number(&again).unwrap()).unwrap().settled.floor(), Offset(0));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use latent_bridge::embedded::{Durability, StateLog};
 use latent_bridge::{BusError, EmbeddedBroker, EventBus as _};
-use latent_core::{Clock, Offset, Ticket, UnixMillis};
+use latent_core::{BindingId, Clock, Offset, Ticket, TopicName, UnixMillis, Verdict};
 use latent_node::delivery::{Remembered, SourceError};
 
 use crate::delivery_state::{DeliveryState, Entry};
@@ -143,6 +143,33 @@ impl DeliveryStore {
         Ok(())
     }
 
+    /// Every binding that something is remembered of, with its topic.
+    pub fn bindings(&self) -> Vec<(BindingId, TopicName)> {
+        self.lock().state.bindings().map(|(binding, topic)| (binding.clone(), topic.clone())).collect()
+    }
+
+    /// Forgets everything about a binding that does not run. Survives a power cut. If the binding comes back, it starts anew.
+    /// `None` when nothing was remembered of it; else its topic and the number of partitions that something was remembered of.
+    ///
+    /// # Errors
+    /// [`TopicsError::Bus`] when it cannot be made durable; some of it may be forgotten then.
+    pub fn forget(&self, binding: &BindingId) -> Result<Option<(TopicName, usize)>, TopicsError> {
+        let mut inner = self.lock();
+        let Some(topic) = inner.state.topic_of(binding).cloned() else { return Ok(None) };
+        let units = inner.state.units_of(binding);
+        let mut written = Vec::new();
+        for (_, unit) in &units {
+            let entry = Entry::Forgotten { unit: *unit };
+            inner.state.apply(entry.clone())?;
+            written.push(self.log.append(entry.encode(), Durability::Synced));
+            if written.len() >= DECLARED_AT_ONCE {
+                wait_for_all(&mut written)?;
+            }
+        }
+        wait_for_all(&mut written)?;
+        Ok(Some((topic, units.len())))
+    }
+
     /// The number of a unit that was declared before.
     pub fn unit_of(&self, key: &UnitKey) -> Option<u32> {
         self.lock().state.number(key)
@@ -158,12 +185,18 @@ impl DeliveryStore {
             let wait = not_before.0.saturating_sub(unix.0).min(delay_millis_max);
             (*offset, *attempts, mono.plus_millis(wait))
         });
-        Remembered { settled: state.settled.clone(), attempts: attempts.collect() }
+        let verdicts = state.verdicts.iter().map(|(offset, verdict)| (*offset, verdict.clone()));
+        Remembered { settled: state.settled.clone(), attempts: attempts.collect(), verdicts: verdicts.collect() }
     }
 
     /// Notes attempts made on an event. Survives a kill of the process.
     pub(crate) fn note_attempts(&self, unit: u32, offset: Offset, attempts: u32, not_before: UnixMillis) -> Written {
         self.write(Entry::Attempts { unit, offset, attempts, not_before }, Durability::Written)
+    }
+
+    /// Notes that an event never runs again. Survives a kill of the process.
+    pub(crate) fn note_verdict(&self, unit: u32, offset: Offset, verdict: Verdict) -> Written {
+        self.write(Entry::Verdict { unit, offset, verdict }, Durability::Written)
     }
 
     /// Settles an event. Survives a power cut.

@@ -3,12 +3,14 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use latent_bridge::{BusError, EventBus, HeadContent as BusHead, RecordHead};
-use latent_core::{DeliveredEvent, Offset, StoredRecord, Ticket, UnixMillis};
+use latent_core::{DeliveredEvent, Offset, Place, StoredRecord, Ticket, UnixMillis, Verdict};
 use latent_node::delivery::{Head, HeadContent, KeyId, Listing, Postponement, Settlement, Source, SourceError};
 use tokio::runtime::Handle;
 
-use crate::{DeliveryStore, UnitKey};
+use crate::dead_letters::{Found, key_of};
+use crate::{DeadLetters, DeliveryStore, UnitKey};
 
 /// See the module. Reads may touch the disk, so they run on the runtime's blocking threads.
 #[derive(Clone)]
@@ -18,6 +20,7 @@ pub struct TopicSource {
     key: UnitKey,
     unit: u32,
     runtime: Handle,
+    dead_letters: Option<DeadLetters>,
     /// Seeded by chance in each process, so that nobody can choose keys that share an id.
     hasher: RandomState,
 }
@@ -25,28 +28,68 @@ pub struct TopicSource {
 impl TopicSource {
     /// The source of `unit`, which [`DeliveryStore::declare`] gave for `key`.
     pub fn new(bus: Arc<dyn EventBus>, store: Arc<DeliveryStore>, key: UnitKey, unit: u32, runtime: Handle) -> Self {
-        Self { bus, store, key, unit, runtime, hasher: RandomState::new() }
+        Self { bus, store, key, unit, runtime, dead_letters: None, hasher: RandomState::new() }
+    }
+
+    /// Parks what never runs (again) there.
+    #[must_use]
+    pub fn with_dead_letters(mut self, dead_letters: DeadLetters) -> Self {
+        self.dead_letters = Some(dead_letters);
+        self
     }
 
     fn read(&self, offset: Offset, attempt: u32) -> Result<DeliveredEvent, SourceError> {
+        match self.find(offset)? {
+            Found::Record(stored) => Ok(self.delivered(stored, attempt)),
+            Found::Damaged => Err(SourceError::Undecodable),
+            Found::Expired { first } => Err(SourceError::Expired { first }),
+        }
+    }
+
+    fn find(&self, offset: Offset) -> Result<Found, SourceError> {
         let records = self.bus.submit_fetch(self.key.topic.as_str(), self.key.partition, offset, 1).wait();
         match records {
             Ok(mut records) => match records.pop().filter(|stored| stored.offset == offset) {
-                Some(stored) => Ok(self.delivered(stored, attempt)),
-                None => Err(self.why_missing(offset)),
+                Some(stored) => Ok(Found::Record(stored)),
+                None => self.why_missing(offset),
             },
-            Err(BusError::Unreadable { .. }) => Err(self.why_missing(offset)),
+            Err(BusError::Unreadable { .. }) => self.why_missing(offset),
             Err(error) => Err(unavailable(&error)),
         }
     }
 
     /// A read below the first event that is kept begins with that one, whatever it is.
-    fn why_missing(&self, offset: Offset) -> SourceError {
+    fn why_missing(&self, offset: Offset) -> Result<Found, SourceError> {
         match self.first() {
-            Ok(first) if offset < first => SourceError::Expired { first },
-            Ok(_) => SourceError::Undecodable,
-            Err(error) => unavailable(&error),
+            Ok(first) if offset < first => Ok(Found::Expired { first }),
+            Ok(_) => Ok(Found::Damaged),
+            Err(error) => Err(unavailable(&error)),
         }
+    }
+
+    /// Reads the event again, which a dead letter holds whole, and hands it to the dead-letter topic.
+    fn park_now(&self, offset: Offset, verdict: Verdict) -> Ticket<Result<(), SourceError>> {
+        let Some(dead_letters) = &self.dead_letters else {
+            let reason = "there is no dead-letter topic".to_owned();
+            return Ticket::ready(Err(SourceError::Unavailable { reason }));
+        };
+        match self.find(offset) {
+            Ok(Found::Record(stored)) => dead_letters.park(&self.key.topic, stored, verdict),
+            Ok(Found::Damaged) => match self.remains(offset) {
+                Ok((place, key, bytes)) => dead_letters.park_undecodable(place, &key, bytes, verdict),
+                Err(error) => Ticket::ready(Err(unavailable(&error))),
+            },
+            Ok(Found::Expired { first }) => Ticket::ready(Err(SourceError::Expired { first })),
+            Err(error) => Ticket::ready(Err(error)),
+        }
+    }
+
+    fn remains(&self, offset: Offset) -> Result<(Place, String, Bytes), BusError> {
+        let UnitKey { topic, partition, .. } = &self.key;
+        let place = Place { topic: topic.clone(), partition: *partition, offset };
+        let key = key_of(self.bus.as_ref(), &place)?;
+        let bytes = self.bus.submit_remains(topic.as_str(), *partition, offset).wait()?;
+        Ok((place, key, bytes))
     }
 
     fn list(&self, from: Offset, heads_max: u32) -> Result<Listing, BusError> {
@@ -108,9 +151,22 @@ impl Source for TopicSource {
         self.store.note_attempts(self.unit, offset, postponement.attempts, postponement.not_before)
     }
 
+    fn condemn(&mut self, offset: Offset, verdict: &Verdict) -> Ticket<Result<(), SourceError>> {
+        self.store.note_verdict(self.unit, offset, verdict.clone())
+    }
+
+    fn park(&mut self, offset: Offset, verdict: &Verdict) -> Ticket<Result<(), SourceError>> {
+        let (ticket, completer) = Ticket::pair(Err(stopping()));
+        let (source, verdict) = (self.clone(), verdict.clone());
+        self.runtime.spawn_blocking(move || {
+            source.park_now(offset, verdict).on_ready(move |answer| completer.complete(answer));
+        });
+        ticket
+    }
+
     fn settle(&mut self, offset: Offset, settlement: Settlement) -> Ticket<Result<(), SourceError>> {
         match settlement {
-            // Both mean that the event never runs again; what terminated events become besides is not this source's business.
+            // Both mean that the event never runs again; what is to be parked has been.
             Settlement::Acknowledged | Settlement::Terminated(_) => self.store.settle(self.unit, offset),
         }
     }

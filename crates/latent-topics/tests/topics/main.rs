@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod expiry;
+mod parking;
 mod publisher;
 mod store;

@@ -35,10 +35,14 @@ impl Bench {
     }
 
     pub(crate) fn source(&self, start: StartAt) -> (TopicSource, u32) {
+        self.source_of("b", start)
+    }
+
+    pub(crate) fn source_of(&self, binding: &str, start: StartAt) -> (TopicSource, u32) {
         let (_, end) = self.bus.bounds("in", Partition(0)).unwrap();
-        let unit = self.store.declare(&[(key("b", "in"), start, end)]).unwrap()[0];
+        let unit = self.store.declare(&[(key(binding, "in"), start, end)]).unwrap()[0];
         let bus = Arc::clone(&self.bus) as Arc<dyn EventBus>;
-        (TopicSource::new(bus, Arc::clone(&self.store), key("b", "in"), unit, self.runtime.handle().clone()), unit)
+        (TopicSource::new(bus, Arc::clone(&self.store), key(binding, "in"), unit, self.runtime.handle().clone()), unit)
     }
 }
 
