@@ -8,7 +8,7 @@ use bytes::Bytes;
 use latent_capabilities::{ActivationCapabilityRuntime, AuditRing, CompletionAccount};
 use latent_core::{
     ActivationOutcome, Attributes, BindingId, Budget, Clock, ComponentDigest, ContractName, DeliveredEvent, FunctionName, MediaType,
-    MonoTime, Offset, Partition, PublicationId, ServiceName, TenantId, Ticket, TopicName, TrapCode, UnixMillis,
+    MonoTime, Offset, Partition, PublicationId, ServiceName, TenantId, Ticket, TopicName, TrapCode, UnixMillis, Verdict,
 };
 use latent_node::delivery::{
     BindingSpec, BindingStatus, DeliveryDriver, DeliveryHandle, DeliveryPolicy, Head, HeadContent, Intake, KeyId, Listing, PartitionSpec,
@@ -41,6 +41,12 @@ pub(crate) struct Log {
     pub(crate) events: Vec<(&'static str, &'static str)>,
     pub(crate) settled: BTreeMap<u64, Settlement>,
     pub(crate) postponed: Vec<(u64, Postponement)>,
+    pub(crate) verdicts: BTreeMap<u64, Verdict>,
+    /// Dead letters in the order in which they came.
+    pub(crate) parked: Vec<(u64, Verdict)>,
+    /// The dead-letter topic takes nothing; how often it was asked.
+    pub(crate) no_parking: bool,
+    pub(crate) parkings_refused: usize,
     /// How many of the next operations are refused.
     pub(crate) refuse: usize,
     /// Below this everything has expired.
@@ -75,7 +81,12 @@ impl MemorySource {
         for (offset, postponed) in log.postponed.iter().filter(|(offset, _)| !log.settled.contains_key(offset)) {
             attempts.insert(Offset(*offset), postponed.attempts);
         }
-        Remembered { settled, attempts: attempts.into_iter().map(|(offset, count)| (offset, count, now)).collect() }
+        let verdicts = log.verdicts.iter().filter(|(offset, _)| !log.settled.contains_key(offset));
+        Remembered {
+            settled,
+            attempts: attempts.into_iter().map(|(offset, count)| (offset, count, now)).collect(),
+            verdicts: verdicts.map(|(offset, verdict)| (Offset(*offset), verdict.clone())).collect(),
+        }
     }
 }
 
@@ -98,6 +109,20 @@ impl Source for MemorySource {
 
     fn postpone(&mut self, offset: Offset, postponement: Postponement) -> Ticket<Result<(), SourceError>> {
         self.answer(|log| log.postponed.push((offset.0, postponement)))
+    }
+
+    fn condemn(&mut self, offset: Offset, verdict: &Verdict) -> Ticket<Result<(), SourceError>> {
+        self.answer(|log| _ = log.verdicts.insert(offset.0, verdict.clone()))
+    }
+
+    fn park(&mut self, offset: Offset, verdict: &Verdict) -> Ticket<Result<(), SourceError>> {
+        let mut log = self.log();
+        if log.no_parking {
+            log.parkings_refused += 1;
+            return Ticket::ready(Err(SourceError::Unavailable { reason: "it is full".to_owned() }));
+        }
+        log.parked.push((offset.0, verdict.clone()));
+        Ticket::ready(Ok(()))
     }
 
     fn settle(&mut self, offset: Offset, settlement: Settlement) -> Ticket<Result<(), SourceError>> {
@@ -276,7 +301,12 @@ impl Bench {
             remembered: source.remembered(self.clock.mono()),
             known_end: Offset(source.log().events.len() as u64),
         };
-        BindingSpec { id, topic: TopicName::parse("in").unwrap(), target, policy, partitions: vec![partition] }
+        BindingSpec { id, topic: TopicName::parse("in").unwrap(), target, policy, dead_letter: None, partitions: vec![partition] }
+    }
+
+    /// As [`Bench::binding`], with a dead-letter topic.
+    pub(crate) fn parking(&self, id: &str, tenant: &str, policy: DeliveryPolicy, source: &MemorySource) -> BindingSpec {
+        BindingSpec { dead_letter: Some(TopicName::parse("dead").unwrap()), ..self.binding(id, tenant, policy, source) }
     }
 
     pub(crate) fn drive(&self, bindings: Vec<BindingSpec>) -> Driving {

@@ -145,8 +145,53 @@ fn check_triggers(report: &mut Report<'_>, draft: &Draft) {
             };
             check_topic_use(report, draft, usage);
         }
+        if let Some(topic) = &trigger.dead_letter {
+            check_dead_letter(report, draft, trigger, topic);
+        }
         check_service_of(report, draft, trigger);
     }
+}
+
+/// A dead-letter topic is one that the trigger's tenant may publish to, that takes whatever it is given, and from which no way leads
+/// back to the trigger's own topic.
+fn check_dead_letter(report: &mut Report<'_>, draft: &Draft, trigger: &TriggerDraft, topic: &Spanned<TopicName>) {
+    let by = trigger.called();
+    let usage = TopicUse {
+        by: by.clone(),
+        tenant: trigger.tenant.as_ref(),
+        topic: topic.value.as_str(),
+        at: topic.at,
+        right: SharePermission::Publish,
+    };
+    check_topic_use(report, draft, usage);
+    let mut specs = draft.engine.iter().flat_map(|engine| &engine.manifest.topics);
+    if specs.any(|spec| spec.name == topic.value.as_str() && spec.schema_ref.is_some()) {
+        report.push(topic.at, Fault::DeadLetterSchema { by: by.clone(), topic: topic.value.as_str().to_owned() });
+    }
+    if let Some(circle) = trigger.topic.as_ref().and_then(|from| circle_through(draft, from.value.as_str(), topic.value.as_str())) {
+        report.push(topic.at, Fault::DeadLetterCircle { by, circle });
+    }
+}
+
+/// The way from `from` to its dead-letter topic `to` and, by those of others, back to `from`.
+fn circle_through(draft: &Draft, from: &str, to: &str) -> Option<Vec<String>> {
+    // Each topic is entered once, so this ends however the triggers are tangled.
+    let mut ways = BTreeMap::from([(to, vec![from.to_owned(), to.to_owned()])]);
+    let mut open = vec![to];
+    while let Some(at) = open.pop() {
+        let way = ways.get(at).cloned().unwrap_or_default();
+        if at == from {
+            return Some(way);
+        }
+        let parked = draft.triggers.iter().filter(|trigger| trigger.topic.as_ref().is_some_and(|topic| topic.value.as_str() == at));
+        for next in parked.filter_map(|trigger| trigger.dead_letter.as_ref()).map(|topic| topic.value.as_str()) {
+            if !ways.contains_key(next) {
+                ways.insert(next, way.iter().cloned().chain([next.to_owned()]).collect());
+                open.push(next);
+            }
+        }
+    }
+    None
 }
 
 fn check_service_of(report: &mut Report<'_>, draft: &Draft, trigger: &TriggerDraft) {

@@ -63,6 +63,10 @@ pub(super) enum Fault {
     SharedWithOwner { topic: String, tenant: String },
     #[error("retry_delay_max_millis is {longest}, less than retry_delay_millis {first}")]
     RetryDelays { first: u64, longest: u64 },
+    #[error("{by} parks in topic {topic:?}, which has a schema: what could not be handled would often not fit it")]
+    DeadLetterSchema { by: String, topic: String },
+    #[error("{by} parks events in a circle: {}", .circle.join(" → "))]
+    DeadLetterCircle { by: String, circle: Vec<String> },
     #[error("{total} bindings are configured: each trigger counts once for each partition of its topic")]
     TooManyBindings { total: u64 },
     #[error("the manifest cannot be used: {0}")]
@@ -115,6 +119,8 @@ impl Fault {
             Self::ForeignService { .. } => "config-foreign-service",
             Self::SharedWithOwner { .. } => "config-shared-with-owner",
             Self::RetryDelays { .. } => "config-retry-delays",
+            Self::DeadLetterSchema { .. } => "config-dead-letter-schema",
+            Self::DeadLetterCircle { .. } => "config-dead-letter-circle",
             Self::TooManyBindings { .. } => "config-too-many-bindings",
             Self::Manifest(_) | Self::Schema(_) => "config-manifest",
             Self::Component { .. } => "config-component",
@@ -162,6 +168,8 @@ impl Fault {
             Self::ForeignService { .. } => "a trigger runs a service of its own tenant; correct tenant or service".to_owned(),
             Self::SharedWithOwner { .. } => "the owner needs no share; remove it".to_owned(),
             Self::RetryDelays { .. } => "make the longest delay at least as long as the first".to_owned(),
+            Self::DeadLetterSchema { .. } => "park in a topic without schema_ref".to_owned(),
+            Self::DeadLetterCircle { .. } => "park in a topic whose own triggers park elsewhere, or nowhere".to_owned(),
             Self::TooManyBindings { .. } => format!("keep the sum within {}", crate::limits::BINDINGS.max),
             Self::Manifest(_) => "correct the manifest, or name another one with manifest = \"bridge.yaml\" in [engine]".to_owned(),
             Self::Schema(_) => {

@@ -134,6 +134,8 @@ pub(crate) struct TriggerConfig {
     pub(crate) service: ServiceName,
     /// A `[[topic]]` open to that tenant.
     pub(crate) topic: TopicName,
+    /// A `[[topic]]` to which that tenant may publish: where events go that never run (again). `None`: they are terminated.
+    pub(crate) dead_letter: Option<TopicName>,
     /// Exported interface; `latent:events/handler@0.2.0` unless said.
     pub(crate) contract: ContractName,
     /// Function in it; `handle` unless said.

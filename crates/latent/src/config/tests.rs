@@ -225,7 +225,13 @@ const CASES: &[Case] = &[
     ("max_deliveries = 5", "max_deliveries = 101", &[("max_deliveries", "config-out-of-range", "the default is 5")]),
     ("max_deliveries = 5", "max_deliveries = -1", &[("max_deliveries", "config-out-of-range", "is -1")]),
     ("max_deliveries = 5", "max_deliveries = 5.0", &[("max_deliveries", "config-wrong-type", "a whole number, not float")]),
-    ("max_deliveries = 5", "dead_letter = \"triage.dead\"", &[("dead_letter", "config-not-built", "terminated and counted")]),
+    ("max_deliveries = 5", "dead_letter = \"triage.dead\"", &[("dead_letter", "config-unknown-topic", "has no [[topic]]")]),
+    (
+        "max_deliveries = 5",
+        "dead_letter = \"github.events\"",
+        &[("dead_letter", "config-dead-letter-circle", "github.events → github.events")],
+    ),
+    ("max_deliveries = 5", "dead_letter = 7", &[("dead_letter", "config-wrong-type", "must be a string")]),
     ("max_deliveries = 5", "input = \"wit-values\"", &[("input", "config-not-built", "input = \"event\"")]),
     ("max_deliveries = 5", "input = \"evnt\"", &[("input", "config-choice", "did you mean \"event\"?")]),
     (
@@ -286,9 +292,37 @@ fn all_problems_of_one_file_come_at_once_in_its_order() {
         .replace("topic = \"github.events\"", "topic = \"nowhere\"");
     let (placed, texts) = seen(&text);
     let lines = [("[node]", "config-missing-key"), ("nmae", "config-unknown-key"), ("component", "config-wrong-type")];
-    let later = [("\"nowhere\"", "config-unknown-topic"), ("max_deliveries", "config-out-of-range"), ("dead_letter", "config-not-built")];
+    let later =
+        [("\"nowhere\"", "config-unknown-topic"), ("max_deliveries", "config-out-of-range"), ("dead_letter", "config-unknown-topic")];
     let wanted: Vec<_> = lines.iter().chain(&later).map(|(needle, kind)| format!("{} {kind}", line_of(&text, needle))).collect();
     assert_eq!(placed, wanted, "{texts}");
+}
+
+#[test]
+fn dead_letters_that_come_back_to_their_own_topic_are_refused_with_the_way() {
+    let trigger = |id: &str, topic: &str, dead: &str| {
+        let table = "\n[[trigger]]\ntenant = \"acme\"\nservice = \"triage\"\n";
+        format!("{table}id = \"{id}\"\ntopic = \"{topic}\"\ndead_letter = \"{dead}\"\n")
+    };
+    let wide = "\n[[topic]]\nname = \"wide\"\ntenant = \"acme\"\n";
+    let chain = format!("{EXAMPLE}{wide}{}{}", trigger("a", "github.events", "triage.results"), trigger("b", "triage.results", "wide"));
+    assert_eq!(seen(&chain).0, Vec::<String>::new());
+    let circle = format!("{chain}{}", trigger("c", "wide", "github.events"));
+    let (placed, texts) = seen(&circle);
+    assert_eq!(placed.len(), 3, "{texts}");
+    assert!(texts.contains("github.events → triage.results → wide → github.events"), "{texts}");
+    assert!(texts.contains("wide → github.events → triage.results → wide"), "{texts}");
+}
+
+#[test]
+fn a_dead_letter_topic_is_one_that_the_tenant_may_publish_to() {
+    let other = "\n[[topic]]\nname = \"wide\"\ntenant = \"bolt\"\n";
+    let with = |topic: &str| format!("{}{topic}", EXAMPLE.replace("max_deliveries = 5", "dead_letter = \"wide\""));
+    let (placed, texts) = seen(&with(other));
+    assert_eq!(placed.len(), 1, "{texts}");
+    assert!(texts.contains("may not publish to topic \"wide\" of tenant \"bolt\""), "{texts}");
+    let shared = format!("{other}share = [{{ tenant = \"acme\", may = [\"publish\"] }}]\n");
+    assert_eq!(seen(&with(&shared)).0, Vec::<String>::new());
 }
 
 #[test]

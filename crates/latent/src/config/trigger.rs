@@ -15,7 +15,6 @@ const INPUTS: &[&str] = &["event", "wit-values", "raw-event"];
 
 const ON_TOPICS: &str = "remove it; a trigger of this version reads a topic of the bridge";
 const LATER: &[(&str, &str)] = &[
-    ("dead_letter", "remove it; until dead letters are built, an event that is refused or exhausted is terminated and counted"),
     ("stream", ON_TOPICS),
     ("consumer", ON_TOPICS),
     ("filter", ON_TOPICS),
@@ -31,6 +30,7 @@ pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> Trigger
     let tenant = section.required_name(report, "tenant", "tenant = \"acme\"", TenantId::parse);
     let service = section.required_name(report, "service", "service = \"triage\"", ServiceName::parse);
     let topic = section.required_name(report, "topic", "topic = \"github.events\"", TopicName::parse);
+    let dead_letter = section.name(report, "dead_letter", TopicName::parse);
     let contract = name_or(report, &mut section, "contract", CONTRACT, ContractName::parse);
     let function = name_or(report, &mut section, "function", FUNCTION, FunctionName::parse);
     read_input(report, &mut section);
@@ -50,6 +50,7 @@ pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> Trigger
         tenant,
         service,
         topic,
+        dead_letter,
         contract,
         function,
         max_deliveries,

@@ -7,7 +7,7 @@ use latent_bridge::{AppendWatcher, EmbeddedBroker, EventBus};
 use latent_core::{Clock, Offset, Partition, SystemClock};
 use latent_node::delivery::{BindingSpec, DeliveryDriver, DeliveryHandle, DeliveryPolicy, Intake, PartitionSpec};
 use latent_node::{AuditFile, InboundTarget, LocalActivationManager, Principal};
-use latent_topics::{DeliveryStore, StartAt, TopicSource, UnitKey};
+use latent_topics::{DeadLetters, DeliveryStore, StartAt, TopicSource, UnitKey};
 use latent_wasmtime::HANDLER_CONTRACT;
 use tokio::runtime::Handle;
 
@@ -137,10 +137,26 @@ impl BindingParts {
             remembered: self.store.remembered(unit, self.clock.as_ref(), trigger.retry_delay_max_millis),
             known_end,
             intake: Intake::LookAhead,
-            source: Box::new(TopicSource::new(Arc::clone(&self.log) as _, Arc::clone(&self.store), key, unit, self.runtime.clone())),
+            source: Box::new(self.source(&trigger, key, unit)),
         });
         let partitions = partitions.collect();
-        BindingSpec { id: trigger.id.clone(), topic: trigger.topic.clone(), target: target(&trigger), policy: policy(&trigger), partitions }
+        BindingSpec {
+            id: trigger.id.clone(),
+            topic: trigger.topic.clone(),
+            target: target(&trigger),
+            policy: policy(&trigger),
+            dead_letter: trigger.dead_letter.clone(),
+            partitions,
+        }
+    }
+
+    fn source(&self, trigger: &TriggerConfig, key: UnitKey, unit: u32) -> TopicSource {
+        let bus = Arc::clone(&self.log) as Arc<dyn EventBus>;
+        let source = TopicSource::new(Arc::clone(&bus), Arc::clone(&self.store), key, unit, self.runtime.clone());
+        match &trigger.dead_letter {
+            Some(topic) => source.with_dead_letters(DeadLetters::new(bus, trigger.id.clone(), topic.clone())),
+            None => source,
+        }
     }
 }
 

@@ -166,7 +166,7 @@ fn running_status(status: BindingStatus) -> TriggerStatus {
         pending: status.pending,
         unacknowledged: status.unacknowledged,
         delayed: status.delayed,
-        dead_lettered: 0,
+        dead_lettered: status.dead_lettered,
         last_outcome: status.last_outcome.map(str::to_owned),
         last_delivery_at: status.last_delivery_at.map(|at| at.0),
         next_attempt_at: status.next_attempt_at.map(|at| at.0),
