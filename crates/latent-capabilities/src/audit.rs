@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use latent_core::{ActivationId, Clock, KnownFailure, PublicationOutcome, TenantId, UncertainCause, UnixMillis};
 
 use crate::event::RequestDigest;
+use crate::session::AttemptState;
 use crate::{ProviderRef, limits};
 
 /// What was attempted.
@@ -175,7 +176,7 @@ impl StartGate {
 
 /// The record of one admitted attempt while it is being made.
 pub(crate) struct AuditEntry {
-    gate: Arc<StartGate>,
+    attempt_state: Arc<AttemptState>,
     clock: Arc<dyn Clock>,
     observed: Option<ProviderOutcome>,
     open: Option<(Box<dyn AuditSlot>, AuditRecord)>,
@@ -191,19 +192,19 @@ pub(crate) struct Attempt {
 }
 
 impl AuditEntry {
-    pub(crate) fn open(sink: &Arc<dyn AuditSink>, gate: &Arc<StartGate>, clock: &Arc<dyn Clock>, attempt: Attempt) -> Self {
+    pub(crate) fn open(sink: &Arc<dyn AuditSink>, attempt_state: &Arc<AttemptState>, clock: &Arc<dyn Clock>, attempt: Attempt) -> Self {
         let Attempt { activation, tenant, provider, operation, request } = attempt;
         let now = clock.unix();
         let observed = ProviderOutcome::NotStarted { reason: KnownFailure::Cancelled.kind() };
         let record =
             AuditRecord { admitted_at: now, ended_at: now, activation, tenant, provider, operation, request, observed, told: None };
         let slot = Arc::clone(sink).reserve();
-        Self { gate: Arc::clone(gate), clock: Arc::clone(clock), observed: None, open: Some((slot, record)) }
+        Self { attempt_state: Arc::clone(attempt_state), clock: Arc::clone(clock), observed: None, open: Some((slot, record)) }
     }
 
     /// Keeps what the provider says.
     pub(crate) fn observe(&mut self, outcome: &PublicationOutcome) {
-        self.observed = Some(observed(outcome, self.gate.shut()));
+        self.observed = Some(observed(outcome, self.attempt_state.gate.shut()));
     }
 
     /// Ends it with what the guest is told.
@@ -213,7 +214,7 @@ impl AuditEntry {
 
     fn fill(&mut self, told: Option<&'static str>) {
         let Some((slot, mut record)) = self.open.take() else { return };
-        record.observed = self.observed.unwrap_or_else(|| abandoned(self.gate.shut()));
+        record.observed = self.observed.unwrap_or_else(|| abandoned(self.attempt_state.gate.shut()));
         record.told = told;
         record.ended_at = self.clock.unix();
         slot.fill(record);

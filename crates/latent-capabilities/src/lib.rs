@@ -5,7 +5,8 @@
 //! The way of one guest call: [`Session::publish`] checks the event, asks the current plan, reserves the memory for the answer, charges
 //! one outbound request, opens an audit entry and hands a [`PublishRequest`] to the provider. The provider gets the event itself only
 //! from [`PublishRequest::authorise_now`], which asks the plan again: authority cannot be checked too early by oversight. What comes
-//! back is an [`EventCompletion`], whose [`CompletionOwner`] keeps the memory charged until the guest's store is gone.
+//! back is an [`EventCompletion`], whose [`CompletionOwner`] keeps the memory charged until the guest's store is gone. The session notes
+//! how each attempt ended, also of one that nobody waited for: [`Session::take_publications`].
 
 mod audit;
 mod completion;
@@ -14,6 +15,7 @@ pub mod limits;
 mod origin;
 mod plan;
 mod provider;
+mod publications;
 mod runtime;
 mod session;
 
@@ -23,5 +25,6 @@ pub use event::{EventDraft, EventPublication, RequestDigest};
 pub use origin::{DeriveError, Origin};
 pub use plan::{BindingError, CompiledEventBindings, EventBinding, InstallRefused};
 pub use provider::{EVENT_PUBLISHER, EpochConflict, EventPublisher, ProviderMismatch, ProviderRef, Providers, PublishFuture};
+pub use publications::{Publication, PublicationEnd, Publications};
 pub use runtime::ActivationCapabilityRuntime;
 pub use session::{Authority, PublishRequest, Session, SessionSpec};

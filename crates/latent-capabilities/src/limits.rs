@@ -63,6 +63,24 @@ pub const COMPLETION_BYTES: Limit = Limit {
     max: 1_073_741_824,
     bounds: "memory of a node for receipts and their lowering; a publication beyond it is refused before it is sent",
 };
+/// Publications that are named one by one after an activation.
+pub const PUBLICATIONS_NOTED: Limit = Limit {
+    name: "publications_noted",
+    unit: "count",
+    default: 64,
+    min: 64,
+    max: 64,
+    bounds: "publications of one activation that its report and the journal name; of more, conflicts and uncertain ends first, the rest is counted",
+};
+/// What a note of a publication takes beside its topic, uid and stream.
+pub const PUBLICATION_NOTE_BYTES: Limit = Limit {
+    name: "publication_note_bytes",
+    unit: "bytes",
+    default: 128,
+    min: 128,
+    max: 128,
+    bounds: "memory counted for each noted publication beside its topic, uid and stream name",
+};
 /// Topics that a plan grants, over all services.
 pub const EVENT_GRANTS: Limit = Limit {
     name: "event_grants",
@@ -83,8 +101,16 @@ pub const ALL: &[Limit] = &[
     RECEIPT_STREAM_BYTES,
     COMPLETION_CALL_BYTES,
     COMPLETION_BYTES,
+    PUBLICATIONS_NOTED,
+    PUBLICATION_NOTE_BYTES,
     EVENT_GRANTS,
 ];
+
+/// The most that one noted publication takes.
+pub const fn publication_note_bytes_max() -> u64 {
+    use latent_core::limits::{LOGICAL_TOPIC_BYTES, UID_BYTES};
+    PUBLICATION_NOTE_BYTES.default + LOGICAL_TOPIC_BYTES.max + UID_BYTES.max + RECEIPT_STREAM_BYTES.max
+}
 
 /// The most that an answer takes whose stream name has `stream_bytes` bytes, added up from its parts.
 pub const fn completion_call_bytes_of(stream_bytes: u64) -> u64 {

@@ -1,8 +1,9 @@
-//! Where an activation's event came from, and keys derived from it: the same event handled again derives the same keys.
+//! Where an activation's event came from, and what is derived from it: the same event handled again derives the same keys and, for a
+//! function that can derive keys, draws the same random numbers.
 
 use std::fmt::Write as _;
 
-use latent_core::{BindingId, Offset, Partition, TopicName, length_delimited_sha256};
+use latent_core::{BindingId, Offset, Partition, TopicName, UnixMillis, length_delimited_sha256};
 
 use crate::limits;
 
@@ -17,6 +18,9 @@ pub struct Origin {
     pub partition: Partition,
     /// Its position there.
     pub offset: Offset,
+    /// When the log took it there; `None` of a direct call. Nothing is derived from it: it is where the clock of a function stands that
+    /// is to do the same again.
+    pub stored_at: Option<UnixMillis>,
 }
 
 /// Why no key could be derived.
@@ -47,12 +51,19 @@ impl Origin {
         Ok(self.hashed(b"lsf-derived-label-v1", label.as_bytes()))
     }
 
-    fn hashed(&self, kind: &[u8], last: &[u8]) -> String {
+    /// What the random numbers of a function that can derive keys begin from. Whoever knows the delivery knows it: no secret comes from it.
+    pub fn seed(&self) -> [u8; 32] {
+        self.hash(b"lsf-activation-seed-v1", b"")
+    }
+
+    fn hash(&self, kind: &[u8], last: &[u8]) -> [u8; 32] {
         let partition = self.partition.0.to_le_bytes();
         let offset = self.offset.0.to_le_bytes();
-        let hash =
-            length_delimited_sha256(&[kind, self.binding.as_str().as_bytes(), self.topic.as_str().as_bytes(), &partition, &offset, last]);
-        hash.iter().fold("derived-".to_owned(), |mut text, byte| {
+        length_delimited_sha256(&[kind, self.binding.as_str().as_bytes(), self.topic.as_str().as_bytes(), &partition, &offset, last])
+    }
+
+    fn hashed(&self, kind: &[u8], last: &[u8]) -> String {
+        self.hash(kind, last).iter().fold("derived-".to_owned(), |mut text, byte| {
             // Writing to a string cannot fail.
             let _ = write!(text, "{byte:02x}");
             text
@@ -70,7 +81,17 @@ mod tests {
             topic: TopicName::parse("t").unwrap(),
             partition: Partition(0),
             offset: Offset(offset),
+            stored_at: None,
         }
+    }
+
+    #[test]
+    fn the_seed_is_pinned_and_neither_a_key_nor_the_time_of_storing_is_part_of_it() {
+        let hex: String = origin(1).seed().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "d4e79a433d638a29e3b1a424f64549b9fa52576c0170a0ef5e5dca8f759e1eda");
+        assert_eq!(Origin { stored_at: Some(UnixMillis(9)), ..origin(1) }.seed(), origin(1).seed());
+        assert_ne!(origin(2).seed(), origin(1).seed());
+        assert!(![origin(1).derive(0), origin(1).derive(1)].contains(&format!("derived-{hex}")));
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! A session is what one activation may do: its plan, its budget of requests, its deadline. It ends with the activation.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use latent_core::{ActivationId, Clock, Deadline, KnownFailure, PublicationId, PublicationOutcome, TenantId};
+use latent_core::{ActivationId, Clock, Deadline, KnownFailure, PublicationId, PublicationOutcome, TenantId, Uid};
 
 use crate::audit::{Attempt, AuditEntry, Operation, StartGate};
+use crate::publications::PublicationEntry;
 use crate::{
     ActivationCapabilityRuntime, CompletionOwner, DeriveError, EventCompletion, EventDraft, EventPublication, EventPublisher, Origin,
-    ProviderRef, limits,
+    ProviderRef, Publication, Publications, limits,
 };
 
 /// What a session is made of.
@@ -40,13 +41,22 @@ struct Shared {
     spec: SessionSpec,
     requests_left: AtomicU64,
     derivations: AtomicU64,
+    publications: Mutex<Publications>,
+}
+
+/// What the provider of one attempt and whoever waits for it both know.
+#[derive(Debug, Default)]
+pub(crate) struct AttemptState {
+    pub(crate) gate: StartGate,
+    /// The uid it is published under, once the provider has said it.
+    pub(crate) uid: OnceLock<Uid>,
 }
 
 impl Session {
     /// Opens a session.
     pub fn open(spec: SessionSpec) -> Self {
         let requests_left = AtomicU64::new(spec.outbound_requests);
-        Self(Arc::new(Shared { spec, requests_left, derivations: AtomicU64::new(0) }))
+        Self(Arc::new(Shared { spec, requests_left, derivations: AtomicU64::new(0), publications: Mutex::default() }))
     }
 
     /// What it was opened with.
@@ -57,6 +67,16 @@ impl Session {
     /// Publications that may still be attempted.
     pub fn requests_left(&self) -> u64 {
         self.0.requests_left.load(Ordering::Relaxed)
+    }
+
+    /// What became of the attempts to publish that have ended since it was last asked. After the guest's end, however that came, these
+    /// are all of them: a publication whose future is gone has ended.
+    pub fn take_publications(&self) -> Publications {
+        std::mem::take(&mut self.0.publications.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn note(&self, publication: Publication) {
+        self.0.publications.lock().unwrap_or_else(PoisonError::into_inner).note(publication);
     }
 
     /// The next derived key.
@@ -81,13 +101,15 @@ impl Session {
     /// A publication that is refused before its provider is called charges nothing. One that was admitted keeps its request charged,
     /// however it ends, and its completion memory as long as the [`CompletionOwner`] of the result exists.
     pub async fn publish(&self, draft: EventDraft) -> EventCompletion {
-        let Admitted { request, provider, owner, entry } = match self.admit(draft) {
+        let Admitted { request, provider, owner, entry, publication } = match self.admit(draft) {
             Ok(admitted) => admitted,
             Err(failure) => return EventCompletion::refused(PublicationOutcome::KnownFailure(failure)),
         };
-        // The provider's future is a temporary: it is gone before the owner and the entry are, also when this future is dropped.
+        // The provider's future is a temporary: it is gone before the owner and the entries are, also when this future is dropped.
         let outcome = provider.publish(request).await;
-        EventCompletion::ended(outcome, owner, entry)
+        let completion = EventCompletion::ended(outcome, owner, entry);
+        publication.end(completion.outcome());
+        completion
     }
 
     /// The one admission. Whatever can refuse without a charge comes first; then each charge is taken whole or returned by its drop.
@@ -101,7 +123,7 @@ impl Session {
         }
         let provider = capabilities.providers().resolve(&reference).ok_or_else(replaced)?;
         let owner = self.charge()?;
-        let gate = Arc::new(StartGate::default());
+        let attempt_state = Arc::new(AttemptState::default());
         let attempt = Attempt {
             activation: spec.activation,
             tenant: spec.tenant.clone(),
@@ -109,9 +131,10 @@ impl Session {
             operation: Operation::Publish,
             request: event.digest(),
         };
-        let entry = AuditEntry::open(capabilities.audit(), &gate, &spec.clock, attempt);
-        let authority = Authority { session: self.clone(), reference, gate };
-        Ok(Admitted { request: PublishRequest { event, authority }, provider, owner, entry })
+        let entry = AuditEntry::open(capabilities.audit(), &attempt_state, &spec.clock, attempt);
+        let publication = PublicationEntry::open(self.clone(), Arc::clone(&attempt_state), event.topic().clone());
+        let authority = Authority { session: self.clone(), reference, attempt: attempt_state };
+        Ok(Admitted { request: PublishRequest { event, authority }, provider, owner, entry, publication })
     }
 
     /// Takes the memory for the answer and one request, or nothing at all (X-030, P-033).
@@ -133,6 +156,7 @@ struct Admitted {
     provider: Arc<dyn EventPublisher>,
     owner: CompletionOwner,
     entry: AuditEntry,
+    publication: PublicationEntry,
 }
 
 fn replaced() -> KnownFailure {
@@ -153,7 +177,7 @@ pub struct PublishRequest {
 pub struct Authority {
     session: Session,
     reference: ProviderRef,
-    gate: Arc<StartGate>,
+    attempt: Arc<AttemptState>,
 }
 
 impl PublishRequest {
@@ -186,7 +210,7 @@ impl PublishRequest {
         if spec.deadline.has_passed(spec.clock.mono()) {
             return Err(KnownFailure::DeadlineExceeded);
         }
-        if !self.authority.gate.start() {
+        if !self.authority.attempt.gate.start() {
             return Err(KnownFailure::Cancelled);
         }
         Ok((self.event, self.authority))
@@ -202,6 +226,13 @@ impl Authority {
     /// When the publication must have ended.
     pub fn deadline(&self) -> Deadline {
         self.session.spec().deadline
+    }
+
+    /// Says the uid under which the event is published, for the journal. To be called before the event is handed on, so that it is
+    /// known also of a conflict and of an end that nobody saw. Only the first one counts.
+    pub fn publishes_under(&self, uid: &Uid) {
+        // The cell is set already when a provider says it twice.
+        let _ = self.attempt.uid.set(uid.clone());
     }
 }
 

@@ -26,6 +26,9 @@ mod names {
     pub(super) const DETAIL: &str = "Latent-Dead-Detail";
     pub(super) const UID: &str = "Latent-Dead-Uid";
     pub(super) const STORED_AT: &str = "Latent-Dead-Stored-At";
+    pub(super) const ORIGIN: &str = "Latent-Dead-Origin";
+    pub(super) const ORIGIN_UID: &str = "Latent-Dead-Origin-Uid";
+    pub(super) const ORIGIN_STORED_AT: &str = "Latent-Dead-Origin-Stored-At";
     pub(super) const REPLAY: &str = "Latent-Dead-Replay";
     pub(super) const LETTER: &str = "Latent-Dead-Letter";
 }
@@ -122,6 +125,17 @@ fn number<T: FromStr + ToString>(text: &str) -> Option<T> {
     text.parse().ok().filter(|number: &T| number.to_string() == text)
 }
 
+/// The first publication of an event: what keys are derived from, however often it is published again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstPublication {
+    /// Where it lies, or lay.
+    pub place: Place,
+    /// Its uid there.
+    pub uid: Uid,
+    /// When it was stored there.
+    pub stored_at: UnixMillis,
+}
+
 /// What the host writes on a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
@@ -135,6 +149,8 @@ pub struct DeadLetter {
     pub uid: Option<Uid>,
     /// When the event was stored, if that could be read.
     pub stored_at: Option<UnixMillis>,
+    /// Of an event that was a replay: the event it was first.
+    pub origin: Option<FirstPublication>,
 }
 
 impl DeadLetter {
@@ -155,12 +171,25 @@ impl DeadLetter {
         Uid::parse(&text)
     }
 
+    /// The event as it was published first; `None` when it could not be read.
+    pub fn first(&self) -> Option<FirstPublication> {
+        let own = || Some(FirstPublication { place: self.place.clone(), uid: self.uid.clone()?, stored_at: self.stored_at? });
+        self.origin.clone().or_else(own)
+    }
+
+    /// Which replay the event was; 0 when it was none.
+    pub fn replay_number(&self) -> u32 {
+        let (Some(origin), Some(uid)) = (&self.origin, &self.uid) else { return 0 };
+        let replay = uid.as_str().strip_prefix(origin.uid.as_str()).and_then(|rest| rest.strip_prefix('#'));
+        replay.and_then(number).unwrap_or_default()
+    }
+
     /// `attributes` of the event with what the host says of it.
     ///
     /// # Errors
     /// [`CoreError`] when they do not fit, which their limits rule out.
     pub fn write(&self, attributes: Attributes) -> Result<Attributes, CoreError> {
-        let Self { binding, place, verdict, uid, stored_at } = self;
+        let Self { binding, place, verdict, uid, stored_at, origin } = self;
         let mut host = vec![
             (names::REASON, verdict.reason.kind().to_owned()),
             (names::BINDING, binding.as_str().to_owned()),
@@ -174,6 +203,11 @@ impl DeadLetter {
         host.extend(Some(verdict.detail.clone()).filter(|detail| !detail.is_empty()).map(|detail| (names::DETAIL, detail)));
         host.extend(uid.as_ref().map(|uid| (names::UID, uid.as_str().to_owned())));
         host.extend(stored_at.map(|at| (names::STORED_AT, at.0.to_string())));
+        if let Some(FirstPublication { place, uid, stored_at }) = origin {
+            host.push((names::ORIGIN, place.to_string()));
+            host.push((names::ORIGIN_UID, uid.as_str().to_owned()));
+            host.push((names::ORIGIN_STORED_AT, stored_at.0.to_string()));
+        }
         attributes.with_host(host.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
@@ -191,6 +225,7 @@ impl DeadLetter {
             verdict: Verdict { reason, attempts, activation, component, detail },
             uid: text(names::UID).and_then(|uid| Uid::parse(uid).ok()),
             stored_at: text(names::STORED_AT).and_then(number).map(UnixMillis),
+            origin: origin(attributes),
         })
     }
 }
@@ -211,6 +246,17 @@ pub struct Replay {
 }
 
 impl Replay {
+    /// Replay `number` of an event out of the dead letter at `letter`.
+    pub fn of(first: FirstPublication, letter: Place, number: u32) -> Self {
+        let FirstPublication { place, uid, stored_at } = first;
+        Self { number, letter, place, uid, stored_at }
+    }
+
+    /// The event it is again.
+    pub fn first(&self) -> FirstPublication {
+        FirstPublication { place: self.place.clone(), uid: self.uid.clone(), stored_at: self.stored_at }
+    }
+
     /// The uid of this replay: `<uid>#<number>`.
     ///
     /// # Errors
@@ -248,6 +294,14 @@ impl Replay {
     }
 }
 
+fn origin(attributes: &Attributes) -> Option<FirstPublication> {
+    Some(FirstPublication {
+        place: attributes.host(names::ORIGIN)?.parse().ok()?,
+        uid: Uid::parse(attributes.host(names::ORIGIN_UID)?).ok()?,
+        stored_at: UnixMillis(number(attributes.host(names::ORIGIN_STORED_AT)?)?),
+    })
+}
+
 fn place(attributes: &Attributes) -> Option<Place> {
     let topic = TopicName::parse(attributes.host(names::TOPIC)?).ok()?;
     let partition = Partition(number(attributes.host(names::PARTITION)?)?);
@@ -270,7 +324,57 @@ mod tests {
             verdict: Verdict::new(TerminationReason::Exhausted, 5, last, detail),
             uid: Some(Uid::parse("u-1").unwrap()),
             stored_at: Some(UnixMillis(1_700_000_000_000)),
+            origin: None,
         }
+    }
+
+    /// The letter of a replay.
+    fn letter_of_replay(uid: &str) -> DeadLetter {
+        let first = FirstPublication { place: place_of(4), uid: Uid::parse("u-1").unwrap(), stored_at: UnixMillis(3) };
+        DeadLetter { uid: Some(Uid::parse(uid).unwrap()), origin: Some(first), ..letter("again") }
+    }
+
+    #[test]
+    fn the_letter_of_a_replay_keeps_what_the_event_was_first() {
+        let letter = letter_of_replay("u-1#2");
+        let written = letter.write(given()).unwrap();
+        assert_eq!(DeadLetter::read(&written), Some(letter.clone()));
+        let names: Vec<_> = written.iter().map(|(name, _)| name).skip(12).collect();
+        assert_eq!(names, ["Latent-Dead-Origin", "Latent-Dead-Origin-Uid", "Latent-Dead-Origin-Stored-At"]);
+        let first = letter.first().unwrap();
+        assert_eq!((first.place.clone(), first.uid.as_str(), first.stored_at), (place_of(4), "u-1", UnixMillis(3)));
+        let replay = Replay::of(first.clone(), place_of(0), 3);
+        assert_eq!((replay.replay_uid().unwrap().as_str(), replay.first()), ("u-1#3", first));
+        assert_eq!(DeadLetter::read(&replay.write(written).unwrap()), None);
+    }
+
+    #[test]
+    fn an_event_that_was_no_replay_was_first_where_it_lies() {
+        let own = letter("why").first().unwrap();
+        assert_eq!((own.place, own.uid.as_str()), (place_of(9), "u-1"));
+        assert_eq!(DeadLetter { uid: None, ..letter("why") }.first(), None);
+        let numbers = ["u-1#2", "u-1", "u-1#", "u-1#x", "u-1#02", "other#2"].map(|uid| letter_of_replay(uid).replay_number());
+        assert_eq!((numbers, letter("why").replay_number()), ([2, 0, 0, 0, 0, 0], 0));
+    }
+
+    #[test]
+    fn the_largest_letter_fits() {
+        let text = |bytes: usize| "t".repeat(bytes);
+        let place = |offset| Place {
+            topic: TopicName::parse(&text(limits::TOPIC_NAME_BYTES.max_usize())).unwrap(),
+            partition: Partition(u32::MAX),
+            offset: Offset(offset),
+        };
+        let uid = Uid::parse(&text(limits::UID_BYTES.max_usize())).unwrap();
+        let largest = DeadLetter {
+            binding: BindingId::parse(&text(limits::NAME_BYTES.max_usize())).unwrap(),
+            place: place(u64::MAX),
+            uid: Some(uid.clone()),
+            origin: Some(FirstPublication { place: place(u64::MAX), uid, stored_at: UnixMillis(u64::MAX) }),
+            ..letter(&text(5_000))
+        };
+        let pairs = (0..12).map(|n| (format!("a{n:02}"), "v".repeat(233))).collect();
+        assert!(largest.write(Attributes::parse(pairs).unwrap()).is_ok());
     }
 
     fn given() -> Attributes {

@@ -22,7 +22,7 @@ mod ticket;
 pub use attributes::{Attributes, RESERVED_ATTRIBUTE_PREFIX};
 pub use budget::Budget;
 pub use clock::{Clock, MonoTime, SystemClock, UnixMillis};
-pub use dead_letter::{DeadLetter, Place, Replay, TerminationReason, Verdict};
+pub use dead_letter::{DeadLetter, FirstPublication, Place, Replay, TerminationReason, Verdict};
 pub use deadline::{Deadline, settle_margin};
 pub use delivered::DeliveredEvent;
 pub use digest::{ComponentDigest, length_delimited_sha256};

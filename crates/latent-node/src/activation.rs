@@ -13,6 +13,7 @@
 //! - No listener is called, no ticket completed and no task spawned while the state is locked.
 //! - One task lives as long as the manager, to end what waits longer than its deadline; each running activation is one more.
 
+mod attention;
 mod reservation;
 mod running;
 
@@ -21,7 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use latent_capabilities::{ActivationCapabilityRuntime, Origin, SessionSpec};
-use latent_core::{ActivationId, ActivationOutcome, Clock, Completer, Deadline, MonoTime, Ticket, TraceId, UnixMillis};
+use latent_core::{
+    ActivationId, ActivationOutcome, Clock, Completer, Deadline, MonoTime, Offset, Partition, Ticket, TopicName, TraceId, UnixMillis,
+};
 use latent_wasmtime::ActivationReport;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
@@ -33,8 +36,8 @@ use crate::journal::{Ended, Journal, JournalEntry};
 use crate::route::Pin;
 use crate::scheduler::{Entry, Scheduler, Started};
 use crate::{
-    ActivationEnd, CallOrder, Catalog, Delivery, IdSource, InboundOrder, InboundTarget, Input, NodeError, NodeLimits, ReserveRefusal,
-    limits,
+    ActivationEnd, CallOrder, Catalog, Delivery, EventPlace, IdSource, InboundOrder, InboundTarget, Input, NodeError, NodeLimits,
+    ReserveRefusal, limits,
 };
 
 pub use reservation::Reservation;
@@ -108,8 +111,8 @@ enum Intake {
 struct Order {
     input: Input,
     origin: Option<Origin>,
-    /// Which run of an event this is.
-    delivery: Option<u32>,
+    /// Which event is run, and for which time.
+    delivery: Option<(EventPlace, u32)>,
     deadline: Deadline,
     trace: Option<TraceId>,
 }
@@ -121,7 +124,7 @@ struct Work {
     target: InboundTarget,
     pin: Pin,
     origin: Option<Origin>,
-    delivery: Option<u32>,
+    delivery: Option<(EventPlace, u32)>,
     deadline: Deadline,
     queued_at: UnixMillis,
     queued_mono: MonoTime,
@@ -183,7 +186,8 @@ impl LocalActivationManager {
     /// ticket stops nothing.
     pub fn activate(self: &Arc<Self>, reservation: Reservation, order: InboundOrder) -> Ticket<ActivationEnd> {
         let InboundOrder { event, origin, deadline } = order;
-        let delivery = Some(event.delivery);
+        let place = EventPlace { topic: event.topic.clone(), partition: event.partition, offset: event.offset };
+        let delivery = Some((place, event.delivery));
         self.hand_over(reservation, Order { input: Input::Event(event), origin: Some(origin), delivery, deadline, trace: None })
     }
 
@@ -277,6 +281,11 @@ impl LocalActivationManager {
         self.journal().find(activation)
     }
 
+    /// The activations on one event that are still remembered, newest first; see [`Journal::of_event`].
+    pub fn journal_of_event(&self, topic: &TopicName, partition: Partition, offset: Offset) -> Vec<Arc<JournalEntry>> {
+        self.journal().of_event(topic, partition, offset)
+    }
+
     /// The last activations that ended, newest first, at most `count_max`.
     pub fn journal_newest(&self, count_max: usize) -> Vec<Arc<JournalEntry>> {
         self.journal().newest(count_max)
@@ -321,6 +330,7 @@ impl LocalActivationManager {
             state.running.remove(&work.activation);
             self.release(&mut state, slot)
         };
+        attention::warn(&work, &report.publications);
         let entry = work.journal_entry(started, self.parts.clock.mono(), &report);
         tracing::debug!(
             activation = %work.activation,
@@ -465,7 +475,7 @@ impl Work {
             generation: self.pin.generation,
             publication: self.pin.publication,
             digest: self.pin.digest,
-            delivery: self.origin.clone().zip(self.delivery).map(|(origin, count)| Delivery { origin, count }),
+            delivery: self.origin.clone().zip(self.delivery.clone()).map(|(origin, (place, count))| Delivery { place, origin, count }),
             ended: Ended::of(&report.outcome),
             queued_at: self.queued_at,
             started_at: started.map(|start| start.unix),
@@ -474,6 +484,7 @@ impl Work {
             fuel_used: report.fuel_used,
             memory_bytes_peak: report.memory_bytes_peak,
             outbound_requests: report.outbound_requests,
+            publications: report.publications.clone(),
             log: report.log.clone(),
             log_bytes_cut: report.log_bytes_cut,
         }

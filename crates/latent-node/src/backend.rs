@@ -45,7 +45,14 @@ pub struct StartOrder {
     pub(crate) input: Input,
     pub(crate) budget: Budget,
     pub(crate) trace: TraceId,
-    pub(crate) started: Arc<OnceLock<StartTime>>,
+    pub(crate) started: Arc<OnceLock<Start>>,
+}
+
+/// An activation that was confirmed, as whoever waits for it sees it.
+pub(crate) struct Start {
+    pub(crate) time: StartTime,
+    /// Knows what became of its publications, also when nobody is left to report it.
+    pub(crate) session: Session,
 }
 
 /// When an activation was confirmed.
@@ -100,11 +107,13 @@ impl StartOrder {
         }
         self.catalog.start_allowed(&self.pin, &session.tenant)?;
         session.deadline = session.deadline.narrowed(now, self.budget.wall_time_millis);
+        let time = StartTime { unix: session.clock.unix(), mono: now };
+        let session = Session::open(session);
         // An order is confirmed once, because this takes it by value; the cell is empty.
-        let _ = self.started.set(StartTime { unix: session.clock.unix(), mono: now });
+        let _ = self.started.set(Start { time, session: session.clone() });
         Ok(ConfirmedStart {
             input: self.input,
-            session: Session::open(session),
+            session,
             budget: self.budget,
             trace: self.trace,
             contract: self.contract,

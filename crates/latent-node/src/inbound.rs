@@ -102,7 +102,7 @@ impl InboundTarget {
 pub struct InboundOrder {
     /// The event.
     pub event: DeliveredEvent,
-    /// Where it came from, for derived keys and the journal.
+    /// What keys are derived from: the event's own place, or that of the original of which it is a replay.
     pub origin: Origin,
     /// When guest code must have ended. The wait for a cell counts, and nothing extends it; the settle margin is already taken off.
     pub deadline: Deadline,
@@ -162,7 +162,7 @@ pub struct ActivationEnd {
     pub digest: ComponentDigest,
     /// From start to end in microseconds; 0 if it did not start.
     pub run_micros: u64,
-    /// Outcome, what was used, and the guest's log.
+    /// Outcome, what was used, what became of its publications, and the guest's log.
     pub report: ActivationReport,
 }
 

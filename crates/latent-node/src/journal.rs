@@ -1,15 +1,16 @@
 //! The journal: the last activations that ended, bounded in number and in text. Pure data; the manager writes, status and `why` read.
 //!
 //! Only activations are entered, so a reservation that found no event pushes nothing out. Invariants: at most `entries_max` entries;
-//! their guest logs hold at most `log_bytes_max` bytes together, the oldest logs going first while their entries stay.
+//! their guest logs, and apart from them the publications they name, hold at most so many bytes together, the oldest going first while
+//! their entries stay.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use latent_capabilities::Origin;
+use latent_capabilities::{Origin, Publications};
 use latent_core::{
-    ActivationId, ActivationOutcome, ComponentDigest, ContractName, FunctionName, PublicationId, RouteGeneration, ServiceName, TenantId,
-    TraceId, UnixMillis,
+    ActivationId, ActivationOutcome, ComponentDigest, ContractName, FunctionName, Offset, Partition, PublicationId, RouteGeneration,
+    ServiceName, TenantId, TopicName, TraceId, UnixMillis,
 };
 use latent_wasmtime::LogLine;
 
@@ -57,6 +58,8 @@ pub struct JournalEntry {
     pub memory_bytes_peak: u64,
     /// Publications attempted.
     pub outbound_requests: u64,
+    /// What became of them; those beyond the bounds of an activation and of the journal are counted only.
+    pub publications: Publications,
     /// What is kept of the guest's log.
     pub log: Vec<LogLine>,
     /// Bytes of the guest's log that are not kept: beyond its budget, or dropped here.
@@ -66,10 +69,31 @@ pub struct JournalEntry {
 /// One delivery of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// Where the event came from.
+    /// Where the event was taken from.
+    pub place: EventPlace,
+    /// What keys are derived from: the same place, or that of the original of which it is a replay.
     pub origin: Origin,
     /// Which run of the event it was, counted from 1.
     pub count: u32,
+}
+
+/// The place of one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventPlace {
+    /// Its topic.
+    pub topic: TopicName,
+    /// Its partition.
+    pub partition: Partition,
+    /// Its position there.
+    pub offset: Offset,
+}
+
+impl Delivery {
+    /// True when the event stands for an earlier one.
+    pub fn is_replay(&self) -> bool {
+        let EventPlace { topic, partition, offset } = &self.place;
+        (topic, partition, offset) != (&self.origin.topic, &self.origin.partition, &self.origin.offset)
+    }
 }
 
 /// An outcome as the journal keeps it.
@@ -111,13 +135,15 @@ impl JournalEntry {
         self.log.iter().map(line_bytes).sum()
     }
 
-    fn drop_log(&mut self) -> u64 {
-        let bytes = self.log_bytes();
+    fn drop_log(&mut self) {
         // What the guest wrote: text and line breaks.
         let written: u64 = self.log.iter().map(|line| line.text.len() as u64 + 1).sum();
         self.log = Vec::new();
         self.log_bytes_cut = self.log_bytes_cut.saturating_add(written);
-        bytes
+    }
+
+    fn drop_publications(&mut self) {
+        self.publications.drop_kept();
     }
 }
 
@@ -128,15 +154,52 @@ fn line_bytes(line: &LogLine) -> u64 {
     (line.text.len() as u64).saturating_add(LINE_BYTES)
 }
 
+/// What entries hold of one kind, bounded over all of them; the oldest lose it first.
+#[derive(Debug)]
+struct Held {
+    bytes: u64,
+    bytes_max: u64,
+    /// Entries at the front that have lost it.
+    without: usize,
+    of: fn(&JournalEntry) -> u64,
+    lose: fn(&mut JournalEntry),
+}
+
+impl Held {
+    const fn new(bytes_max: u64, of: fn(&JournalEntry) -> u64, lose: fn(&mut JournalEntry)) -> Self {
+        Self { bytes: 0, bytes_max, without: 0, of, lose }
+    }
+
+    /// The last entry is new.
+    fn pushed(&mut self, entries: &mut VecDeque<Arc<JournalEntry>>) {
+        self.bytes = self.bytes.saturating_add(entries.back().map_or(0, |entry| (self.of)(entry)));
+        while self.bytes > self.bytes_max {
+            let Some(oldest) = entries.get_mut(self.without) else { break };
+            self.without += 1;
+            let bytes = (self.of)(oldest);
+            // An entry without anything is not copied for it.
+            if bytes > 0 {
+                // Readers may still hold the entry with what it had; theirs stays as it was.
+                (self.lose)(Arc::make_mut(oldest));
+                self.bytes = self.bytes.saturating_sub(bytes);
+            }
+        }
+    }
+
+    /// The first entry is gone.
+    fn popped(&mut self, oldest: &JournalEntry) {
+        self.bytes = self.bytes.saturating_sub((self.of)(oldest));
+        self.without = self.without.saturating_sub(1);
+    }
+}
+
 /// The last ended activations.
 #[derive(Debug)]
 pub struct Journal {
     entries: VecDeque<Arc<JournalEntry>>,
     entries_max: usize,
-    log_bytes: u64,
-    log_bytes_max: u64,
-    /// Entries at the front whose logs were dropped.
-    without_log: usize,
+    logs: Held,
+    publications: Held,
 }
 
 impl Journal {
@@ -145,30 +208,33 @@ impl Journal {
         Self {
             entries: VecDeque::new(),
             entries_max: limits.journal_entries.max(1) as usize,
-            log_bytes: 0,
-            log_bytes_max: limits.journal_log_bytes,
-            without_log: 0,
+            logs: Held::new(limits.journal_log_bytes, JournalEntry::log_bytes, JournalEntry::drop_log),
+            publications: Held::new(limits.journal_publication_bytes, |entry| entry.publications.bytes(), JournalEntry::drop_publications),
         }
     }
 
-    /// Enters an activation that ended; older entries and logs make room.
+    /// Enters an activation that ended; older entries, logs and publications make room.
     pub fn push(&mut self, entry: JournalEntry) {
         if self.entries.len() >= self.entries_max {
             self.pop_oldest();
         }
-        self.log_bytes = self.log_bytes.saturating_add(entry.log_bytes());
         self.entries.push_back(Arc::new(entry));
-        while self.log_bytes > self.log_bytes_max {
-            let Some(oldest) = self.entries.get_mut(self.without_log) else { break };
-            // Readers may still hold the entry with its log; theirs stays as it was.
-            self.log_bytes = self.log_bytes.saturating_sub(Arc::make_mut(oldest).drop_log());
-            self.without_log += 1;
-        }
+        self.logs.pushed(&mut self.entries);
+        self.publications.pushed(&mut self.entries);
     }
 
     /// The entry of an activation, if it is still remembered.
     pub fn find(&self, activation: ActivationId) -> Option<Arc<JournalEntry>> {
         self.entries.iter().rev().find(|entry| entry.activation == activation).cloned()
+    }
+
+    /// The activations on one event that are still remembered, newest first. A replay of it has a place of its own.
+    pub fn of_event(&self, topic: &TopicName, partition: Partition, offset: Offset) -> Vec<Arc<JournalEntry>> {
+        let on_event = |entry: &&Arc<JournalEntry>| {
+            let place = entry.delivery.as_ref().map(|delivery| &delivery.place);
+            place.is_some_and(|place| place.offset == offset && place.partition == partition && place.topic == *topic)
+        };
+        self.entries.iter().rev().filter(on_event).cloned().collect()
     }
 
     /// The last entries, newest first, at most `count_max`.
@@ -188,8 +254,8 @@ impl Journal {
 
     fn pop_oldest(&mut self) {
         if let Some(oldest) = self.entries.pop_front() {
-            self.log_bytes = self.log_bytes.saturating_sub(oldest.log_bytes());
-            self.without_log = self.without_log.saturating_sub(1);
+            self.logs.popped(&oldest);
+            self.publications.popped(&oldest);
         }
     }
 }

@@ -64,6 +64,15 @@ pub const JOURNAL_LOG_BYTES: Limit = Limit {
     max: 1_073_741_824,
     bounds: "guest logs kept in the journal, 64 bytes for each line beside its text; the oldest are dropped first",
 };
+/// Publications the journal remembers.
+pub const JOURNAL_PUBLICATION_BYTES: Limit = Limit {
+    name: "journal_publication_bytes",
+    unit: "bytes",
+    default: 8_388_608,
+    min: 0,
+    max: 1_073_741_824,
+    bounds: "publications named in the journal, 128 bytes for each beside its topic, uid and stream; the oldest are dropped first and counted",
+};
 /// Text that says why an activation ended.
 pub const JOURNAL_DETAIL_BYTES: Limit = Limit {
     name: "journal_detail_bytes",
@@ -204,6 +213,7 @@ pub const ALL: &[Limit] = &[
     INPUT_BYTES,
     JOURNAL_ENTRIES,
     JOURNAL_LOG_BYTES,
+    JOURNAL_PUBLICATION_BYTES,
     JOURNAL_DETAIL_BYTES,
     PUBLICATIONS,
     ROUTES,
@@ -242,6 +252,8 @@ pub struct NodeLimits {
     pub journal_entries: u32,
     /// [`JOURNAL_LOG_BYTES`].
     pub journal_log_bytes: u64,
+    /// [`JOURNAL_PUBLICATION_BYTES`].
+    pub journal_publication_bytes: u64,
 }
 
 impl NodeLimits {
@@ -256,6 +268,7 @@ impl NodeLimits {
             tenant_input_bytes: TENANT_INPUT_BYTES.default,
             journal_entries: narrow(JOURNAL_ENTRIES.default),
             journal_log_bytes: JOURNAL_LOG_BYTES.default,
+            journal_publication_bytes: JOURNAL_PUBLICATION_BYTES.default,
         }
     }
 
@@ -265,7 +278,7 @@ impl NodeLimits {
     /// # Errors
     /// [`NodeError::Limit`] naming the first field out of range, [`NodeError::TooFewSlots`].
     pub fn checked(self) -> Result<Self, NodeError> {
-        let fields: [(Limit, u64); 7] = [
+        let fields: [(Limit, u64); 8] = [
             (CELLS, self.cells.into()),
             (ADMISSION_SLOTS, self.admission_slots.into()),
             (TENANT_RUNNING, self.tenant_running.into()),
@@ -273,6 +286,7 @@ impl NodeLimits {
             (TENANT_INPUT_BYTES, self.tenant_input_bytes),
             (JOURNAL_ENTRIES, self.journal_entries.into()),
             (JOURNAL_LOG_BYTES, self.journal_log_bytes),
+            (JOURNAL_PUBLICATION_BYTES, self.journal_publication_bytes),
         ];
         fields.iter().try_for_each(|(limit, value)| limit.check(*value).map(drop))?;
         let slots_min = self.cells.saturating_mul(2);
@@ -338,7 +352,7 @@ mod tests {
     #[test]
     fn each_field_is_checked_at_its_edge() {
         type Set = fn(&mut NodeLimits, u64);
-        let fields: [(Limit, Set); 7] = [
+        let fields: [(Limit, Set); 8] = [
             (CELLS, |l, v| l.cells = narrow(v)),
             (ADMISSION_SLOTS, |l, v| l.admission_slots = narrow(v)),
             (TENANT_RUNNING, |l, v| l.tenant_running = narrow(v)),
@@ -346,6 +360,7 @@ mod tests {
             (TENANT_INPUT_BYTES, |l, v| l.tenant_input_bytes = v),
             (JOURNAL_ENTRIES, |l, v| l.journal_entries = narrow(v)),
             (JOURNAL_LOG_BYTES, |l, v| l.journal_log_bytes = v),
+            (JOURNAL_PUBLICATION_BYTES, |l, v| l.journal_publication_bytes = v),
         ];
         for (limit, set) in fields {
             let with = |value| {

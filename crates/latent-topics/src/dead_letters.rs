@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use latent_bridge::{BusError, EventBus, HeadContent};
 use latent_core::{
-    Attributes, BindingId, CoreError, DeadLetter, MediaType, NewRecord, Offset, Place, Record, StoredRecord, Ticket, TopicName, Verdict,
-    limits,
+    Attributes, BindingId, CoreError, DeadLetter, MediaType, NewRecord, Offset, Place, Record, Replay, StoredRecord, Ticket, TopicName,
+    Verdict, limits,
 };
 use latent_node::delivery::SourceError;
 
@@ -29,14 +29,15 @@ impl DeadLetters {
         let StoredRecord { partition, offset, record } = stored;
         let Record { uid, key, media_type, attributes, payload, stored_at } = record;
         let place = Place { topic: topic.clone(), partition, offset };
-        let letter = DeadLetter { binding: self.binding.clone(), place, verdict, uid: Some(uid), stored_at: Some(stored_at) };
+        let origin = Replay::read(&attributes).map(|replay| replay.first());
+        let letter = DeadLetter { binding: self.binding.clone(), place, verdict, uid: Some(uid), stored_at: Some(stored_at), origin };
         self.publish(&letter, &key, Content { media_type, attributes, payload })
     }
 
     /// Publishes the dead letter of a record that cannot be read, with what bytes there are of it.
     pub(crate) fn park_undecodable(&self, place: Place, key: &str, mut bytes: Bytes, verdict: Verdict) -> Ticket<Result<(), SourceError>> {
         bytes.truncate(limits::EVENT_BYTES.max_usize());
-        let letter = DeadLetter { binding: self.binding.clone(), place, verdict, uid: None, stored_at: None };
+        let letter = DeadLetter { binding: self.binding.clone(), place, verdict, uid: None, stored_at: None, origin: None };
         let content = Content { media_type: MediaType::octet_stream(), attributes: Attributes::default(), payload: bytes };
         self.publish(&letter, key, content)
     }

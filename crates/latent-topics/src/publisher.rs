@@ -34,9 +34,11 @@ pub struct PublisherTotals {
     pub receipts: u64,
     /// Receipts for events that the log already had.
     pub duplicates: u64,
-    /// Known failures.
+    /// Known failures, conflicts included.
     pub failures: u64,
-    /// Uncertain ends.
+    /// Events whose uid belongs to one with other content.
+    pub conflicts: u64,
+    /// Uncertain ends, those included that nobody waited for.
     pub uncertain: u64,
 }
 
@@ -45,6 +47,7 @@ struct Counters {
     receipts: AtomicU64,
     duplicates: AtomicU64,
     failures: AtomicU64,
+    conflicts: AtomicU64,
     uncertain: AtomicU64,
 }
 
@@ -65,8 +68,14 @@ impl TopicPublisher {
     /// What has become of its publications so far.
     pub fn totals(&self) -> PublisherTotals {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { receipts, duplicates, failures, uncertain } = &*self.counters;
-        PublisherTotals { receipts: read(receipts), duplicates: read(duplicates), failures: read(failures), uncertain: read(uncertain) }
+        let Counters { receipts, duplicates, failures, conflicts, uncertain } = &*self.counters;
+        PublisherTotals {
+            receipts: read(receipts),
+            duplicates: read(duplicates),
+            failures: read(failures),
+            conflicts: read(conflicts),
+            uncertain: read(uncertain),
+        }
     }
 }
 
@@ -75,14 +84,21 @@ impl EventPublisher for TopicPublisher {
         let (bus, namespace) = (Arc::clone(&self.bus), Arc::clone(&self.namespace));
         let (clock, counters) = (Arc::clone(&self.clock), Arc::clone(&self.counters));
         Box::pin(async move {
-            let outcome = publish_once(bus.as_ref(), &namespace, clock.as_ref(), request).await;
-            counters.count(&outcome);
+            let mut counted = Counted { counters: &counters, handed_over: false };
+            let outcome = publish_once(bus.as_ref(), &namespace, clock.as_ref(), request, &mut counted).await;
+            counted.end(&outcome);
             outcome
         })
     }
 }
 
-async fn publish_once(bus: &dyn EventBus, namespace: &str, clock: &dyn Clock, request: PublishRequest) -> PublicationOutcome {
+async fn publish_once(
+    bus: &dyn EventBus,
+    namespace: &str,
+    clock: &dyn Clock,
+    request: PublishRequest,
+    counted: &mut Counted<'_>,
+) -> PublicationOutcome {
     // The bus takes or refuses at once, so nothing is waited for between this check and the hand-over.
     let (event, authority) = match request.authorise_now() {
         Ok(authorised) => authorised,
@@ -92,6 +108,8 @@ async fn publish_once(bus: &dyn EventBus, namespace: &str, clock: &dyn Clock, re
         Ok(record) => record,
         Err(failure) => return PublicationOutcome::KnownFailure(failure),
     };
+    authority.publishes_under(&uid);
+    counted.handed_over = true;
     let submitted = bus.submit_record(event.topic().as_str(), record);
     let left = authority.deadline().at().since(clock.mono());
     match tokio::time::timeout(left, submitted).await {
@@ -136,7 +154,33 @@ fn outcome_of(result: PublishResult, uid: Uid, accepted_at: UnixMillis) -> Publi
     }
 }
 
+/// Counts one publication once, also when nobody waits for its end.
+struct Counted<'a> {
+    counters: &'a Counters,
+    /// The bus has it, or is being given it.
+    handed_over: bool,
+}
+
+impl Counted<'_> {
+    fn end(mut self, outcome: &PublicationOutcome) {
+        self.handed_over = false;
+        self.counters.count(outcome);
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        if self.handed_over {
+            self.counters.count_uncertain();
+        }
+    }
+}
+
 impl Counters {
+    fn count_uncertain(&self) {
+        self.uncertain.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn count(&self, outcome: &PublicationOutcome) {
         let add = |counter: &AtomicU64| _ = counter.fetch_add(1, Ordering::Relaxed);
         match outcome {
@@ -146,8 +190,13 @@ impl Counters {
                     add(&self.duplicates);
                 }
             }
-            PublicationOutcome::KnownFailure(_) => add(&self.failures),
-            PublicationOutcome::Uncertain(_) => add(&self.uncertain),
+            PublicationOutcome::KnownFailure(failure) => {
+                add(&self.failures);
+                if *failure == KnownFailure::Conflict {
+                    add(&self.conflicts);
+                }
+            }
+            PublicationOutcome::Uncertain(_) => self.count_uncertain(),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use latent_capabilities::Session;
+use latent_capabilities::{Publications, Session};
 use latent_core::{ActivationOutcome, Budget, Clock, ContractName, Deadline, DeliveredEvent, FunctionName, TraceId};
 use wasmtime::component::{InstancePre, Val};
 use wasmtime::{Store, UpdateDeadline};
@@ -76,6 +76,8 @@ pub struct ActivationReport {
     pub memory_bytes_peak: u64,
     /// Publications attempted, of `budget.outbound_requests`.
     pub outbound_requests: u64,
+    /// What became of them, as far as the report's author knows: of an activation that somebody else stopped, ask its session.
+    pub publications: Publications,
     /// Log, stdout and stderr, in order, at most `budget.log_bytes`.
     pub log: Vec<LogLine>,
     /// Bytes that the guest wrote to its log beyond that.
@@ -85,7 +87,16 @@ pub struct ActivationReport {
 impl ActivationReport {
     /// The report of an activation in which no guest ran, or of which nobody can say what it used.
     pub const fn without_guest(outcome: ActivationOutcome) -> Self {
-        Self { outcome, result: None, fuel_used: 0, memory_bytes_peak: 0, outbound_requests: 0, log: Vec::new(), log_bytes_cut: 0 }
+        Self {
+            outcome,
+            result: None,
+            fuel_used: 0,
+            memory_bytes_peak: 0,
+            outbound_requests: 0,
+            publications: Publications::NONE,
+            log: Vec::new(),
+            log_bytes_cut: 0,
+        }
     }
 }
 
@@ -94,6 +105,8 @@ pub(crate) struct Conditions {
     pub(crate) session: Session,
     pub(crate) budget: Budget,
     pub(crate) trace: TraceId,
+    /// What runs can derive keys.
+    pub(crate) derives_keys: bool,
 }
 
 /// What is called.
@@ -232,6 +245,7 @@ fn fresh_store(engine: &WasmEngine, call: &Conditions, deadline: Deadline, host_
     let data = StoreData {
         wasi: None,
         session: call.session.clone(),
+        derives_keys: call.derives_keys,
         completions: Completions::default(),
         trace: call.trace,
         deadline,
@@ -267,6 +281,8 @@ fn report(store: &Store<StoreData>, budget: &Budget, fuel: u64, ended: Ended) ->
         fuel_used: fuel.saturating_sub(store.get_fuel().unwrap_or(0)),
         memory_bytes_peak: data.limiter.memory_bytes_peak(),
         outbound_requests: budget.outbound_requests.saturating_sub(data.session.requests_left()),
+        // The guest has ended, and with it every publication: a call of the host does not outlive the call of the guest it came from.
+        publications: data.session.take_publications(),
         log,
         log_bytes_cut,
     }

@@ -25,6 +25,10 @@ const CORE_LAYER: &[u8] = &[1, 0, 0, 0];
 /// What the host offers under `latent:`: interface and version, compared as a whole.
 const LATENT: [(&str, &str); 3] = [("latent:events/publisher", "0.2.0"), ("latent:log/log", "0.1.0"), ("latent:context/context", "0.1.0")];
 
+/// The interface with the functions that derive keys, and those.
+const CONTEXT_IMPORT: &str = "latent:context/context@0.1.0";
+const DERIVATIONS: [&str; 2] = ["derive", "derive-label"];
+
 /// The interfaces of `wasi:cli/imports` 0.2, all linked and all confined (`host::wasi`).
 const WASI: [&str; 27] = [
     "wasi:cli/environment",
@@ -64,6 +68,7 @@ struct Prepared {
     digest: ComponentDigest,
     imports: Vec<String>,
     code_bytes: usize,
+    derives_keys: bool,
     exports: Exports,
     instance: InstancePre<StoreData>,
     handler: Option<FunctionPre<StoreData>>,
@@ -88,12 +93,13 @@ impl PreparedComponent {
         let imports: Vec<String> = kind.imports(engine).map(|(name, _)| name.to_owned()).collect();
         imports.iter().try_for_each(|name| admit_import(name))?;
         let exports_handler = check_handler(engine, &kind)?;
+        let derives_keys = imports_derivation(engine, &kind);
         let exports = contracts::exports_of(engine, component, &kind)?;
         let instance = linker.instantiate_pre(component).map_err(|error| WasmError::InterfaceMismatch { detail: bounded(&error) })?;
         let handler = if exports_handler { Some(handler_of(instance.clone())?) } else { None };
         let image = component.image_range();
         let code_bytes = (image.end as usize).saturating_sub(image.start as usize);
-        Ok(Self(Arc::new(Prepared { digest, imports, code_bytes, exports, instance, handler })))
+        Ok(Self(Arc::new(Prepared { digest, imports, code_bytes, derives_keys, exports, instance, handler })))
     }
 
     /// The component's identity.
@@ -109,6 +115,12 @@ impl PreparedComponent {
     /// The interfaces it imports, by full name.
     pub fn imports(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.imports.iter().map(String::as_str)
+    }
+
+    /// True when it imports `derive` or `derive-label`, called or not. Such a component finds the same random numbers and the same time of
+    /// day whenever the same event is handled again. With the Rust SDK every function that publishes is one.
+    pub fn derives_keys(&self) -> bool {
+        self.0.derives_keys
     }
 
     /// The contracts it offers to callers, each with its functions.
@@ -160,6 +172,14 @@ fn check_handler(engine: &Engine, kind: &types::Component) -> Result<bool, WasmE
         .typecheck::<(DeliveredEvent,), (Result<(), HandlerError>,)>(&kind.instance_type())
         .map_err(|error| mismatch(&format!("`handle` has another type: {}", bounded(&error))))?;
     Ok(true)
+}
+
+/// Whether the component can ask for derived keys. Tools that make components leave out of an import what is not used.
+fn imports_derivation(engine: &Engine, kind: &types::Component) -> bool {
+    let Some(ComponentItem::ComponentInstance(context)) = kind.get_import(engine, CONTEXT_IMPORT).map(|import| import.ty) else {
+        return false;
+    };
+    DERIVATIONS.iter().any(|function| context.get_export(engine, function).is_some())
 }
 
 fn handler_of(instance: InstancePre<StoreData>) -> Result<FunctionPre<StoreData>, WasmError> {

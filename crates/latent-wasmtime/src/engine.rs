@@ -114,8 +114,9 @@ impl WasmEngine {
         let (engine, component) = (self.clone(), component.clone());
         async move {
             let HandlerCall { event, session, budget, trace } = call;
+            let conditions = Conditions { session, budget, trace, derives_keys: component.derives_keys() };
             match component.handler() {
-                Some(handler) => activation::run(&engine, Conditions { session, budget, trace }, Entry::Handler { handler, event }).await,
+                Some(handler) => activation::run(&engine, conditions, Entry::Handler { handler, event }).await,
                 None => not_exported(&component, crate::HANDLER_CONTRACT),
             }
         }
@@ -130,7 +131,8 @@ impl WasmEngine {
             match component.function(&contract, &function) {
                 Some(function) => {
                     let entry = Entry::Function { instance: component.instance(), function, arguments };
-                    activation::run(&engine, Conditions { session, budget, trace }, entry).await
+                    let conditions = Conditions { session, budget, trace, derives_keys: component.derives_keys() };
+                    activation::run(&engine, conditions, entry).await
                 }
                 None => not_exported(&component, &format!("{contract}#{function}")),
             }

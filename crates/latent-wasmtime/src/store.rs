@@ -45,6 +45,8 @@ impl Completions {
 /// The data of one activation's store.
 pub(crate) struct StoreData {
     pub(crate) session: Session,
+    /// The guest can derive keys, so a rerun must find what it found.
+    pub(crate) derives_keys: bool,
     pub(crate) completions: Completions,
     pub(crate) trace: TraceId,
     /// When guest code must have ended.
@@ -58,8 +60,9 @@ pub(crate) struct StoreData {
 
 impl WasiView for StoreData {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let (log, clock) = (&self.log, &self.session.spec().clock);
-        let ctx = self.wasi.get_or_insert_with(|| host::wasi::confined(log, clock));
+        let (log, spec) = (&self.log, self.session.spec());
+        let origin = spec.origin.as_ref().filter(|_| self.derives_keys);
+        let ctx = self.wasi.get_or_insert_with(|| host::wasi::confined(log, &spec.clock, origin));
         WasiCtxView { ctx, table: &mut self.resources }
     }
 }

@@ -47,6 +47,18 @@ pub(crate) fn random(bytes: u64) -> Vec<u8> {
     wasip2::random::random::get_random_bytes(bytes)
 }
 
+/// Wall-clock time.
+pub(crate) fn wall_clock_micros() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()
+}
+
+/// All that differs from run to run unless the host sees to it: random bytes of both kinds, the seed of hash maps, and the time of day.
+pub(crate) fn chance() -> (Vec<u8>, Vec<u8>, (u64, u64), [u128; 3]) {
+    use wasip2::random::{insecure::get_insecure_random_bytes, insecure_seed::insecure_seed};
+    let times = [wall_clock_micros(), wall_clock_micros(), wall_clock_micros()];
+    (random(8), get_insecure_random_bytes(8), insecure_seed(), times)
+}
+
 /// Takes random bytes in one call, and says nothing about them.
 pub(crate) fn random_bytes(bytes: u64) -> Handled {
     black_box(random(bytes));

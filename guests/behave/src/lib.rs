@@ -24,6 +24,7 @@ fn handle(event: Event) -> Handled {
         "publish-many" => publish_many(rest),
         "publish-then-trap" => publish_then_trap(rest),
         "publish-bytes" => publish_bytes(rest),
+        "publish-content" => publish_content(&event, rest),
         "derive" => saw([context::derive(), context::derive(), context::derive_label("a"), context::derive_label("")]),
         "context" => saw((context::activation_id(), context::trace(), context::tenant())),
         "remaining" => remaining(),
@@ -46,6 +47,7 @@ fn handle(event: Event) -> Handled {
         "stdin" => saw(confinement::stdin()),
         "clocks" => saw(confinement::clocks()),
         "random" => saw(confinement::random(16)),
+        "chance" => saw(confinement::chance()),
         "random-bytes" => confinement::random_bytes(number(rest)?),
         unknown => Err(Reject::because(format!("unknown verb {unknown:?}"))),
     }
@@ -97,6 +99,18 @@ fn publish_then_trap(topic: &str) -> Handled {
 fn publish_bytes(rest: &str) -> Handled {
     let (topic, bytes) = rest.split_once(':').unwrap_or((rest, "0"));
     saw(publish(topic).bytes(vec![7; number(bytes)? as usize]).send().map(|receipt| receipt.sequence))
+}
+
+/// `topic:source`: one payload under a derived key, which is the same each time, or is not.
+fn publish_content(event: &Event, rest: &str) -> Handled {
+    let (topic, source) = rest.split_once(':').unwrap_or((rest, "fixed"));
+    let content = match source {
+        "random" => format!("{:?}", confinement::random(16)),
+        "time" => format!("{:?}", confinement::wall_clock_micros()),
+        "delivery" => event.delivery_count.to_string(),
+        _ => "fixed".to_owned(),
+    };
+    saw(publish(topic).text(content).send().map(|receipt| receipt.duplicate))
 }
 
 fn remaining() -> Handled {

@@ -1,6 +1,8 @@
-//! One session on one provider that follows a script. What is about the answer's memory is in `charges`.
+//! One session on one provider that follows a script. What is about the answer's memory is in `charges`, what is noted of a
+//! publication in `publications`.
 
 mod charges;
+mod publications;
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -48,8 +50,13 @@ impl EventPublisher for Scripted {
         (self.before)();
         match (request.authorise_now(), self.answer.clone()) {
             (Err(failure), _) => Box::pin(std::future::ready(PublicationOutcome::KnownFailure(failure))),
-            (Ok(_), Answer::Outcome(outcome)) => Box::pin(std::future::ready(outcome)),
-            (Ok(_), Answer::Silence) => Box::pin(std::future::pending()),
+            (Ok((_, authority)), answer) => {
+                authority.publishes_under(&uid());
+                match answer {
+                    Answer::Outcome(outcome) => Box::pin(std::future::ready(outcome)),
+                    Answer::Silence => Box::pin(std::future::pending()),
+                }
+            }
         }
     }
 }
@@ -59,6 +66,10 @@ struct Bench {
     capabilities: Arc<ActivationCapabilityRuntime>,
     audit: Arc<AuditRing>,
     provider: Arc<Scripted>,
+}
+
+fn uid() -> Uid {
+    Uid::parse("uid-of-the-provider").unwrap()
 }
 
 fn receipt_in(stream: &str) -> Answer {
@@ -105,6 +116,7 @@ fn bench_on(
             topic: TopicName::parse("in").unwrap(),
             partition: Partition(0),
             offset: Offset(0),
+            stored_at: None,
         }),
         outbound_requests: 2,
         deadline: Deadline::after(MonoTime::ZERO, 100),

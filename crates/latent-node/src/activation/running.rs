@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::{Launch, LocalActivationManager, Waiting, Work};
 use crate::admission::{Running, Slot};
-use crate::backend::{BackendFuture, ExecutionBackend, StartOrder, StartTime};
+use crate::backend::{BackendFuture, ExecutionBackend, Start, StartOrder};
 use crate::limits;
 use crate::scheduler::Started;
 
@@ -21,7 +21,7 @@ use crate::scheduler::Started;
 struct RunningActivation {
     manager: Arc<LocalActivationManager>,
     held: Option<(Slot<Running>, Work)>,
-    started: Arc<OnceLock<StartTime>>,
+    started: Arc<OnceLock<Start>>,
     report: Option<ActivationReport>,
 }
 
@@ -96,7 +96,7 @@ fn panicked() -> ActivationReport {
 impl Drop for RunningActivation {
     fn drop(&mut self) {
         let Some((slot, work)) = self.held.take() else { return };
-        let report = self.report.take().unwrap_or_else(|| {
+        let mut report = self.report.take().unwrap_or_else(|| {
             // The backend's future panicked while it was dropped.
             if std::thread::panicking() {
                 return panicked();
@@ -105,6 +105,11 @@ impl Drop for RunningActivation {
             self.manager.cancel_queued();
             ActivationReport::without_guest(ActivationOutcome::Cancelled)
         });
-        self.manager.end(slot, work, self.started.get().copied(), report);
+        let started = self.started.get();
+        if let Some(start) = started {
+            // The backend's future is gone, so every publication has ended; what it did not report itself is here.
+            report.publications.append(start.session.take_publications());
+        }
+        self.manager.end(slot, work, started.map(|start| start.time), report);
     }
 }

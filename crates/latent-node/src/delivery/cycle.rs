@@ -26,6 +26,7 @@
 //! gives `None`, then look at [`Cycle::permits_missing`] and [`Cycle::next_deadline`].
 
 mod command;
+mod event;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -37,6 +38,7 @@ use super::settled::SettledSet;
 use super::source::{Head, HeadContent, KeyId, Listing, Remembered, Settlement, SourceError, TerminationReason};
 
 pub use command::{Command, CycleOptions, Intake, Termination};
+pub use event::EventState;
 pub use snapshot::{CycleSnapshot, CycleState};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

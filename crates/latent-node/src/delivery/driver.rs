@@ -25,8 +25,8 @@ use super::cycle::Intake;
 use super::policy::DeliveryPolicy;
 use super::source::{Listing, Remembered, Source, SourceError};
 use allowance::LogAllowance;
-pub use handle::{BindingStatus, Changed, DeliveryHandle, DeliveryTotals, LatencyMillis};
-use handle::{Change, Shared};
+pub use handle::{BindingStatus, Changed, DeliveryHandle, DeliveryTotals, EventStatus, LatencyMillis};
+use handle::{Change, Question, Shared};
 use lines::Lines;
 use unit::{At, Unit, UnitParts};
 
@@ -322,7 +322,11 @@ impl DeliveryDriver {
 
     fn answer_requests(&self) {
         for request in self.shared.take_requests() {
-            request.complete(unit::statuses(self.units.values().map(Box::as_ref), self.clock.as_ref()));
+            let (units, clock) = (self.units.values().map(Box::as_ref), self.clock.as_ref());
+            match request {
+                Question::Statuses(asked) => asked.complete(unit::statuses(units, clock)),
+                Question::Event(query, asked) => asked.complete(unit::event_statuses(units, &query, clock)),
+            }
         }
     }
 }

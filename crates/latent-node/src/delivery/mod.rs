@@ -12,8 +12,10 @@ mod settled;
 mod sim;
 mod source;
 
-pub use cycle::{Command, Cycle, CycleOptions, CycleSnapshot, CycleState, Intake, Termination};
-pub use driver::{BindingSpec, BindingStatus, Changed, DeliveryDriver, DeliveryHandle, DeliveryTotals, LatencyMillis, PartitionSpec};
+pub use cycle::{Command, Cycle, CycleOptions, CycleSnapshot, CycleState, EventState, Intake, Termination};
+pub use driver::{
+    BindingSpec, BindingStatus, Changed, DeliveryDriver, DeliveryHandle, DeliveryTotals, EventStatus, LatencyMillis, PartitionSpec,
+};
 pub use policy::DeliveryPolicy;
 pub use settled::SettledSet;
 pub use source::{Head, HeadContent, KeyId, Listing, Postponement, Remembered, Settlement, Source, SourceError, TerminationReason};

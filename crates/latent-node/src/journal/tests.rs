@@ -1,4 +1,5 @@
-use latent_core::{BindingId, BudgetKind, Offset, Partition, TopicName, TrapCode};
+use latent_capabilities::{Publication, PublicationEnd};
+use latent_core::{BindingId, BudgetKind, LogicalTopic, TrapCode};
 use latent_wasmtime::LogSource;
 
 use super::*;
@@ -20,6 +21,14 @@ fn line(text: &str) -> LogLine {
     LogLine { source: LogSource::Stdout, text: text.to_owned() }
 }
 
+fn topic(name: &str) -> TopicName {
+    TopicName::parse(name).unwrap()
+}
+
+fn place(offset: u64) -> EventPlace {
+    EventPlace { topic: topic("t"), partition: Partition(0), offset: Offset(offset) }
+}
+
 /// The entry of activation `number`, whose guest wrote `log`.
 fn entry(number: u8, log: &[&str]) -> JournalEntry {
     let binding = BindingId::parse("b").unwrap();
@@ -35,7 +44,8 @@ fn entry(number: u8, log: &[&str]) -> JournalEntry {
         publication: PublicationId(1),
         digest: ComponentDigest::of(b""),
         delivery: Some(Delivery {
-            origin: Origin { binding, topic: TopicName::parse("t").unwrap(), partition: Partition(0), offset: Offset(0) },
+            place: place(0),
+            origin: Origin { binding, topic: topic("t"), partition: Partition(0), offset: Offset(0), stored_at: None },
             count: 1,
         }),
         ended: Ended::of(&ActivationOutcome::Success),
@@ -46,6 +56,7 @@ fn entry(number: u8, log: &[&str]) -> JournalEntry {
         fuel_used: 0,
         memory_bytes_peak: 0,
         outbound_requests: 0,
+        publications: Publications::NONE,
         log: log.iter().map(|text| line(text)).collect(),
         log_bytes_cut: 0,
     }
@@ -125,6 +136,64 @@ fn an_entry_that_a_reader_holds_keeps_its_log() {
     let held = journal.find(id(1)).unwrap();
     journal.push(entry(2, &["abc"]));
     assert_eq!((held.log.len(), journal.find(id(1)).unwrap().log.len()), (1, 0));
+}
+
+/// The entry of activation `number`, which published so many events.
+fn published(number: u8, count: usize) -> JournalEntry {
+    let topic = LogicalTopic::parse("out").unwrap();
+    let publication = Publication { topic, uid: None, end: PublicationEnd::Conflict };
+    JournalEntry { publications: std::iter::repeat_n(publication, count).collect(), ..entry(number, &["abc"]) }
+}
+
+fn named(journal: &Journal) -> Vec<(usize, u64, usize)> {
+    journal.newest(9).iter().map(|entry| (entry.publications.len(), entry.publications.left_out(), entry.log.len())).collect()
+}
+
+#[test]
+fn publications_are_named_up_to_a_bound_over_all_entries_and_the_oldest_are_dropped_and_counted() {
+    let bytes = published(1, 3).publications.bytes();
+    for (bytes_max, oldest) in [(bytes - 1, (0, 2, 1)), (bytes, (2, 0, 1)), (bytes + 1, (2, 0, 1))] {
+        let mut journal = Journal::new(&NodeLimits { journal_publication_bytes: bytes_max, ..NodeLimits::for_cores(1) });
+        journal.push(published(1, 2));
+        journal.push(entry(2, &["abc"]));
+        journal.push(published(3, 1));
+        assert_eq!(named(&journal), [(1, 0, 1), (0, 0, 1), oldest], "{bytes_max}");
+    }
+}
+
+#[test]
+fn publications_that_fall_off_with_their_entries_make_room() {
+    let journal_publication_bytes = published(1, 2).publications.bytes();
+    let mut journal = Journal::new(&NodeLimits { journal_entries: 2, journal_publication_bytes, ..NodeLimits::for_cores(1) });
+    for number in 1..=9 {
+        journal.push(published(number, 1));
+    }
+    assert_eq!(named(&journal), [(1, 0, 1), (1, 0, 1)]);
+    journal.push(published(1, 2));
+    assert_eq!(named(&journal), [(2, 0, 1), (0, 1, 1)]);
+}
+
+#[test]
+fn the_activations_on_an_event_are_found_by_its_place_newest_first_and_a_replay_by_its_own() {
+    let on = |number, place: EventPlace| {
+        let mut entry = entry(number, &[]);
+        entry.delivery = entry.delivery.map(|delivery| Delivery { place, ..delivery });
+        entry
+    };
+    let mut journal = Journal::new(&limits_of(9, 0));
+    journal.push(on(1, place(0)));
+    journal.push(on(2, place(5)));
+    journal.push(on(3, EventPlace { partition: Partition(1), ..place(0) }));
+    journal.push(on(4, EventPlace { topic: topic("u"), ..place(0) }));
+    journal.push(JournalEntry { delivery: None, ..entry(5, &[]) });
+    journal.push(on(6, place(0)));
+    let found = |offset| -> Vec<_> {
+        let entries = journal.of_event(&topic("t"), Partition(0), Offset(offset));
+        entries.iter().map(|entry| (entry.activation, entry.delivery.as_ref().map(Delivery::is_replay))).collect()
+    };
+    assert_eq!(found(0), [(id(6), Some(false)), (id(1), Some(false))]);
+    assert_eq!(found(5), [(id(2), Some(true))]);
+    assert_eq!(found(9), []);
 }
 
 #[test]

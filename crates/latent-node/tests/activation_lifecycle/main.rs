@@ -1,6 +1,6 @@
 //! The life of an activation as the users of a node see it: reservation, start, stop, faults, and what is remembered.
 //!
-//! Guests are scripted, except in `calling`, `guest` and `loading`, where real components run. Every test ends with all accounts at zero.
+//! Guests are scripted, except in `calling`, `guest`, `loading` and `publishing`, where real components run. Every test ends with all accounts at zero.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what it needs by failing without it")]
 
@@ -10,6 +10,7 @@ mod faults;
 mod guest;
 mod loading;
 mod node;
+mod publishing;
 mod reserving;
 mod scripted;
 mod starting;

@@ -12,8 +12,8 @@ use latent_core::{
     FunctionName, MediaType, Offset, Partition, PublicationId, RouteGeneration, ServiceName, TenantId, Ticket, TopicName, UnixMillis,
 };
 use latent_node::{
-    Account, ActivationEnd, Catalog, Contracts, ExecutionBackend, IdSource, InboundOrder, InboundTarget, LocalActivationManager,
-    ManagerOptions, NewPublication, NodeError, NodeLimits, Principal, Reservation, RouteKey,
+    Account, ActivationEnd, Catalog, Contracts, EventPlace, ExecutionBackend, IdSource, InboundOrder, InboundTarget,
+    LocalActivationManager, ManagerOptions, NewPublication, NodeError, NodeLimits, Principal, Reservation, RouteKey,
 };
 use latent_testkit::ManualClock;
 use latent_wasmtime::HANDLER_CONTRACT;
@@ -77,7 +77,18 @@ pub(crate) fn binding() -> BindingId {
 }
 
 pub(crate) fn origin() -> Origin {
-    Origin { binding: binding(), topic: TopicName::parse("github.events").unwrap(), partition: Partition(3), offset: Offset(7) }
+    Origin {
+        binding: binding(),
+        topic: TopicName::parse("github.events").unwrap(),
+        partition: Partition(3),
+        offset: Offset(7),
+        stored_at: Some(START),
+    }
+}
+
+pub(crate) fn place() -> EventPlace {
+    let Origin { topic, partition, offset, .. } = origin();
+    EventPlace { topic, partition, offset }
 }
 
 pub(crate) fn event(payload: &str) -> DeliveredEvent {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use latent_core::{ActivationOutcome, ComponentDigest, MonoTime, RouteGeneration};
 use latent_node::{Delivery, InboundTarget, NodeLimits, ReserveRefusal, RevocationScope, event_input_bytes};
 
-use crate::node::{DEADLINE_MILLIS, Node, START, ended, event, limits, origin, publication, route, settle, target, tenant};
+use crate::node::{DEADLINE_MILLIS, Node, START, ended, event, limits, origin, place, publication, route, settle, target, tenant};
 use crate::scripted::Script;
 
 fn is_permission_refused(outcome: &ActivationOutcome) -> bool {
@@ -61,7 +61,7 @@ async fn an_ended_activation_is_in_the_journal_with_what_it_was_and_used() {
     let entry = node.manager.journal_entry(activation).unwrap();
     assert_eq!((&entry.tenant, entry.principal.to_string()), (&tenant("b"), "trigger:triage-github".to_owned()));
     assert_eq!((entry.publication, entry.generation, entry.digest), (node.publication, RouteGeneration(1), ComponentDigest::of(b"one")));
-    assert_eq!((entry.delivery.as_ref(), entry.trace), (Some(&Delivery { origin: origin(), count: 2 }), end.trace));
+    assert_eq!((entry.delivery.as_ref(), entry.trace), (Some(&Delivery { place: place(), origin: origin(), count: 2 }), end.trace));
     assert_eq!((entry.queued_at, entry.started_at), (START, end.started_at));
     assert_eq!((entry.wait_micros, entry.run_micros), (30_000, 4_000));
     assert_eq!((entry.ended.kind, entry.fuel_used, entry.memory_bytes_peak), ("success", 11, 22));

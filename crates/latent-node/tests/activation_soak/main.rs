@@ -215,7 +215,13 @@ fn provider() -> ProviderRef {
 }
 
 fn origin() -> Origin {
-    Origin { binding: BindingId::parse("b").unwrap(), topic: TopicName::parse("in").unwrap(), partition: Partition(0), offset: Offset(0) }
+    Origin {
+        binding: BindingId::parse("b").unwrap(),
+        topic: TopicName::parse("in").unwrap(),
+        partition: Partition(0),
+        offset: Offset(0),
+        stored_at: None,
+    }
 }
 
 fn event(payload: &'static str) -> DeliveredEvent {

@@ -1,6 +1,7 @@
 //! What never runs again goes to the dead-letter topic first, however long that is away.
 
-use latent_node::delivery::{CycleState, DeliveryPolicy, Settlement, TerminationReason};
+use latent_core::{Offset, Partition};
+use latent_node::delivery::{CycleState, DeliveryPolicy, EventState, Settlement, TerminationReason};
 
 use crate::bench::Bench;
 use crate::source;
@@ -37,6 +38,14 @@ async fn while_the_dead_letter_topic_is_away_for_days_nothing_is_terminated_lost
     let status = bench.until(&driving, |status| status.acknowledged == 1 && status.unacknowledged == 3).await;
     assert_eq!(status.state, CycleState::Stalled);
     assert_eq!(status.obstacle.as_deref(), Some("dead-letter topic dead: it is full"));
+    let mut told = Vec::new();
+    for offset in [0, 1, 3, 9] {
+        let event = driving.handle.event(status.topic.clone(), Partition(0), Offset(offset)).await.remove(0);
+        told.push((event.state, event.attempts, event.attempts_max));
+    }
+    let condemned = EventState::Condemned(TerminationReason::Rejected);
+    assert_eq!(told, [(condemned, 1, 2), (EventState::BehindItsKey, 0, 2), (EventState::Settled, 0, 2), (EventState::Unseen, 0, 2)]);
+    assert!(driving.handle.event(status.topic.clone(), Partition(1), Offset(0)).await.is_empty());
     let started = bench.backend.started();
     for _ in 0..3 * 24 {
         tokio::time::sleep(std::time::Duration::from_secs(3_600)).await;

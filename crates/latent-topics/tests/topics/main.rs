@@ -5,4 +5,5 @@
 mod expiry;
 mod parking;
 mod publisher;
+mod reruns;
 mod store;

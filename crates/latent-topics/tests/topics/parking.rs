@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use latent_bridge::{EmbeddedBroker, EventBus};
 use latent_core::{
-    ActivationId, Attributes, ComponentDigest, DeadLetter, MediaType, NewRecord, Offset, Partition, StoredRecord, TerminationReason,
-    TopicName, Uid, UnixMillis, Verdict,
+    ActivationId, Attributes, ComponentDigest, DeadLetter, MediaType, NewRecord, Offset, Partition, Place, Replay, StoredRecord,
+    TerminationReason, TopicName, Uid, UnixMillis, Verdict,
 };
 use latent_node::delivery::{Settlement, Source, SourceError};
 use latent_topics::{DeadLetters, StartAt, TopicSource};
@@ -74,6 +74,36 @@ fn parking_twice_stores_once_whatever_was_learned_meanwhile_and_bindings_do_not_
     let details: Vec<_> =
         letters.iter().map(|stored| DeadLetter::read(&stored.record.attributes).unwrap().verdict.detail().to_owned()).collect();
     assert_eq!(details, ["first", ""]);
+}
+
+#[test]
+fn the_letter_of_a_replay_keeps_where_and_when_the_event_was_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let bench = Bench::open(directory.path());
+    let uid = Uid::parse("order-7").unwrap();
+    let record = NewRecord::new(Some(uid), "k", MediaType::json(), Attributes::default(), Bytes::from_static(b"{}")).unwrap();
+    bench.bus.publish_record("in", &record).unwrap();
+    let (mut source, _) = parking(&bench, "b");
+    source.park(Offset(0), &verdict("no")).wait().unwrap();
+    let mut firsts = Vec::new();
+    for number in [1, 2] {
+        let stored = letters(&bench.bus).pop().unwrap();
+        let letter = DeadLetter::read(&stored.record.attributes).unwrap();
+        assert_eq!(letter.replay_number(), number - 1);
+        let place = Place { topic: TopicName::parse(DEAD).unwrap(), partition: stored.partition, offset: stored.offset };
+        let first = letter.first().unwrap();
+        firsts.push(first.clone());
+        let replay = Replay::of(first, place, number);
+        let attributes = replay.write(stored.record.attributes).unwrap();
+        let uid = Some(replay.replay_uid().unwrap());
+        let record = NewRecord::new(uid, &stored.record.key, stored.record.media_type, attributes, stored.record.payload).unwrap();
+        bench.bus.publish_record("in", &record).unwrap();
+        source.park(Offset(number.into()), &verdict("no again")).wait().unwrap();
+    }
+    let last = DeadLetter::read(&letters(&bench.bus).pop().unwrap().record.attributes).unwrap();
+    assert_eq!((last.place.to_string().as_str(), last.uid.as_ref().unwrap().as_str()), ("in/0/2", "order-7#2"));
+    assert_eq!((last.first().as_ref(), firsts[0].place.to_string().as_str()), (firsts.first(), "in/0/0"));
+    assert_eq!(firsts[0], firsts[1]);
 }
 
 #[test]

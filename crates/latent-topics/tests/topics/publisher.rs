@@ -121,7 +121,7 @@ async fn the_same_key_stores_once_for_each_tenant_and_other_content_is_a_conflic
     assert_eq!(conflict, PublicationOutcome::KnownFailure(KnownFailure::Conflict));
     let last = bench.audit.records().pop().unwrap();
     assert_eq!((last.observed, last.told), (ProviderOutcome::Rejected { reason: "conflict" }, Some("invalid-event")));
-    assert_eq!(bench.publisher.totals(), PublisherTotals { receipts: 3, duplicates: 1, failures: 1, uncertain: 0 });
+    assert_eq!(bench.publisher.totals(), PublisherTotals { receipts: 3, duplicates: 1, failures: 1, conflicts: 1, uncertain: 0 });
     assert_eq!(stored(&log).len(), 2);
 }
 
@@ -193,7 +193,33 @@ async fn a_log_that_never_answers_and_one_that_ends_leave_the_publication_uncert
         };
         assert_eq!(uncertain.cause, expected);
         assert!(uncertain.uid.is_some_and(|uid| uid.as_str().starts_with("lsf-")));
+        assert_eq!(bench.publisher.totals(), PublisherTotals { uncertain: 1, ..PublisherTotals::default() });
         let last = bench.audit.records().pop().unwrap();
         assert_eq!((last.observed, last.told), (ProviderOutcome::Unknown { cause: expected.kind() }, Some("uncertain")));
     }
+}
+
+#[tokio::test]
+async fn the_session_notes_the_uid_also_of_a_conflict_and_of_an_end_that_nobody_saw() {
+    let (_directory, log) = real_log();
+    let bench = Bench::new(Arc::clone(&log) as _);
+    let session = bench.session("acme");
+    receipt(session.publish(draft("i", "{}")).await.tell());
+    drop(session.publish(draft("i", "[]")).await);
+    let noted = session.take_publications();
+    let uid = stored(&log)[0].record.uid.clone();
+    let expected = [("receipt", Some(&uid)), ("conflict", Some(&uid))];
+    assert_eq!(noted.iter().map(|one| (one.kind(), one.uid.as_ref())).collect::<Vec<_>>(), expected);
+
+    let bench = Bench::new(Arc::new(Silent { keeps: true, kept: std::sync::Mutex::default() }));
+    let session = bench.session("acme");
+    {
+        let mut publication = std::pin::pin!(session.publish(draft("i", "{}")));
+        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(publication.as_mut().poll(cx).is_pending())).await;
+        assert!(polled);
+        assert_eq!(bench.publisher.totals(), PublisherTotals::default());
+    }
+    let noted = session.take_publications();
+    assert_eq!(noted.iter().map(|one| (one.kind(), one.uid.as_ref())).collect::<Vec<_>>(), [("uncertain", Some(&uid))]);
+    assert_eq!(bench.publisher.totals(), PublisherTotals { uncertain: 1, ..PublisherTotals::default() });
 }

@@ -3,6 +3,7 @@
 pub(crate) mod context;
 pub(crate) mod events;
 pub(crate) mod log;
+mod rerun;
 pub(crate) mod wasi;
 
 use wasmtime::Engine;

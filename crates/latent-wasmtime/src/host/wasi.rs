@@ -1,7 +1,8 @@
 //! WASI 0.2, linked whole and confined.
 //!
 //! A guest gets: clocks, randomness, and stdout and stderr that end in the activation's log. It does not get: environment,
-//! arguments, a preopened folder, input, sockets, names. `exit` ends the activation.
+//! arguments, a preopened folder, input, sockets, names. `exit` ends the activation. For guests that can derive keys, randomness and the
+//! wall clock follow from the event (`rerun`).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use latent_capabilities::Origin;
 use latent_core::Clock;
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
@@ -16,13 +18,15 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, async_trait};
 
 use crate::activation_log::OutputKind;
+use crate::host::rerun;
 use crate::limits;
 use crate::store::SharedLog;
 
 /// A context that grants what the file head says and nothing else. The refusals are spelled out although they are the library's
-/// defaults: a default that changes must not open a door.
-pub(crate) fn confined(log: &SharedLog, clock: &Arc<dyn Clock>) -> WasiCtx {
-    WasiCtxBuilder::new()
+/// defaults: a default that changes must not open a door. With an `origin`, what a rerun must find again follows from it.
+pub(crate) fn confined(log: &SharedLog, clock: &Arc<dyn Clock>, origin: Option<&Origin>) -> WasiCtx {
+    let mut context = WasiCtxBuilder::new();
+    context
         .stdout(Output { log: log.clone(), kind: OutputKind::Stdout })
         .stderr(Output { log: log.clone(), kind: OutputKind::Stderr })
         .wall_clock(GuestClock(Arc::clone(clock)))
@@ -31,8 +35,11 @@ pub(crate) fn confined(log: &SharedLog, clock: &Arc<dyn Clock>) -> WasiCtx {
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false)
-        .socket_addr_check(|_, _| Box::pin(std::future::ready(false)))
-        .build()
+        .socket_addr_check(|_, _| Box::pin(std::future::ready(false)));
+    if let Some(origin) = origin {
+        rerun::from_origin(&mut context, origin);
+    }
+    context.build()
 }
 
 /// The node's clock, as guests see it.

@@ -43,10 +43,11 @@ pub(crate) struct Scripted {
 
 impl EventPublisher for Scripted {
     fn publish(&self, request: PublishRequest) -> PublishFuture {
-        let (event, _authority) = match request.authorise_now() {
+        let (event, authority) = match request.authorise_now() {
             Ok(authorised) => authorised,
             Err(failure) => return Box::pin(std::future::ready(PublicationOutcome::KnownFailure(failure))),
         };
+        authority.publishes_under(&uid_of(&event));
         let sequence = {
             let mut given = self.given.lock().unwrap();
             given.push(event);
@@ -61,6 +62,11 @@ impl EventPublisher for Scripted {
     }
 }
 
+/// What this provider publishes an event under.
+pub(crate) fn uid_of(event: &EventPublication) -> Uid {
+    Uid::parse(&format!("uid-of-{}", event.idempotency_key())).unwrap()
+}
+
 /// Everything one activation is run with; a test changes what it is about.
 pub(crate) struct Bench {
     pub(crate) engine: WasmEngine,
@@ -73,6 +79,8 @@ pub(crate) struct Bench {
     pub(crate) account: CompletionAccount,
     /// What the plan grants; `None` for a service without a binding.
     pub(crate) granted: Option<&'static str>,
+    /// The event that it answers to, if any.
+    pub(crate) origin: Option<Origin>,
 }
 
 impl Bench {
@@ -100,6 +108,7 @@ impl Bench {
             audit: Arc::new(AuditRing::default()),
             account: CompletionAccount::default(),
             granted: Some(GRANTED),
+            origin: Some(origin()),
         }
     }
 
@@ -118,7 +127,12 @@ impl Bench {
 
     /// One activation on an event with this payload.
     pub(crate) fn run(&self, payload: &str) -> impl Future<Output = ActivationReport> + Send + use<> {
-        let call = HandlerCall { event: event(payload), session: self.session(), budget: self.budget, trace: Self::trace() };
+        self.run_in(self.session(), payload)
+    }
+
+    /// The same in a session that the caller keeps.
+    pub(crate) fn run_in(&self, session: Session, payload: &str) -> impl Future<Output = ActivationReport> + Send + use<> {
+        let call = HandlerCall { event: event(payload), session, budget: self.budget, trace: Self::trace() };
         self.engine.run_handler(&self.component, call)
     }
 
@@ -142,17 +156,11 @@ impl Bench {
 
     pub(crate) fn session(&self) -> Session {
         let tenant = TenantId::parse("acme").unwrap();
-        let event = event("");
         Session::open(SessionSpec {
             activation: ActivationId::from_random([0xcd; 16]),
             tenant,
             publication: PublicationId(1),
-            origin: Some(Origin {
-                binding: BindingId::parse("b").unwrap(),
-                topic: event.topic,
-                partition: event.partition,
-                offset: event.offset,
-            }),
+            origin: self.origin.clone(),
             outbound_requests: self.budget.outbound_requests,
             deadline: Deadline::after(self.clock.mono(), self.timeout_millis),
             capabilities: self.capabilities(),
@@ -179,6 +187,11 @@ impl Bench {
         capabilities.install_events(capabilities.compile_events(bindings).unwrap()).unwrap();
         Arc::new(capabilities)
     }
+}
+
+pub(crate) fn origin() -> Origin {
+    let DeliveredEvent { topic, partition, offset, stored_at, .. } = event("");
+    Origin { binding: BindingId::parse("b").unwrap(), topic, partition, offset, stored_at: Some(stored_at) }
 }
 
 fn event(payload: &str) -> DeliveredEvent {

@@ -150,3 +150,68 @@ fn what_is_no_component_is_told_apart() {
     let torn = &BEHAVE.component[..BEHAVE.component.len() / 2];
     assert!(matches!(error(torn), WasmError::Invalid { .. }));
 }
+
+/// A handler that publishes eight random bytes and the time of day, and imports `imported` of the context without calling it.
+fn publishing_chance(imported: &str) -> Vec<u8> {
+    let wit = r#"
+        package acme:test;
+        package wasi:random@0.2.0 { interface random { get-random-u64: func() -> u64; } }
+        package wasi:clocks@0.2.0 { interface wall-clock { record datetime { seconds: u64, nanoseconds: u32 } now: func() -> datetime; } }
+        world test {
+            import wasi:random/random@0.2.0;
+            import wasi:clocks/wall-clock@0.2.0;
+            import latent:context/context@0.1.0;
+            import latent:events/publisher@0.2.0;
+            export latent:events/handler@0.2.0;
+        }"#;
+    let texts = r#"(data (i32.const 0) "out") (data (i32.const 16) "text/plain") (data (i32.const 32) "i")"#;
+    let fourteen = "i32 ".repeat(14);
+    let module = format!(
+        r#"(module
+            (import "wasi:random/random@0.2.0" "get-random-u64" (func $random (result i64)))
+            (import "wasi:clocks/wall-clock@0.2.0" "now" (func $now (param i32)))
+            (import "latent:events/publisher@0.2.0" "publish" (func $publish (param {fourteen})))
+            {imported}
+            (memory (export "memory") 1)
+            {texts}
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 2048))
+            (func (export "latent:events/handler@0.2.0#handle") (param i32) (result i32)
+                (i64.store (i32.const 256) (call $random))
+                (call $now (i32.const 264))
+                (call $publish
+                    (i32.const 0) (i32.const 3)
+                    (i32.const 0) (i32.const 0) (i32.const 0)
+                    (i32.const 256) (i32.const 20)
+                    (i32.const 16) (i32.const 10)
+                    (i32.const 0) (i32.const 0)
+                    (i32.const 32) (i32.const 1)
+                    (i32.const 512))
+                (i32.const 1024)))"#
+    );
+    component(wit, &module)
+}
+
+const DERIVE: &str = r#"(import "latent:context/context@0.1.0" "derive" (func (param i32)))"#;
+const DERIVE_LABEL: &str = r#"(import "latent:context/context@0.1.0" "derive-label" (func (param i32 i32 i32)))"#;
+const ACTIVATION_ID: &str = r#"(import "latent:context/context@0.1.0" "activation-id" (func (param i32)))"#;
+
+#[tokio::test]
+async fn only_a_component_that_can_derive_keys_finds_chance_and_time_of_its_event() {
+    for (imported, derives) in [(DERIVE, true), (DERIVE_LABEL, true), (ACTIVATION_ID, false), ("", false)] {
+        let bench = Bench::of(&publishing_chance(imported));
+        assert_eq!(bench.component.derives_keys(), derives, "{imported}");
+        for _ in 0..2 {
+            assert_eq!(bench.run("").await.outcome, ActivationOutcome::Success);
+        }
+        let given = bench.provider.given.lock().unwrap();
+        let parts = |at: usize| {
+            let payload: [u8; 20] = given[at].payload()[..].try_into().unwrap();
+            let (random, time) = payload.split_at(8);
+            (random.to_vec(), u64::from_le_bytes(time[..8].try_into().unwrap()))
+        };
+        let ((random, seconds), again) = (parts(0), parts(1));
+        assert_eq!(random == again.0, derives, "{imported}");
+        // The event was stored a second after 1970.
+        assert_eq!(seconds == 1 && again.1 == 1, derives, "{imported}");
+    }
+}

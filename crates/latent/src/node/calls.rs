@@ -116,7 +116,7 @@ fn offered(functions: &[String]) -> String {
 /// What keys of a call are derived from: its name if it has one, so that the same call again derives the same keys; else itself alone.
 fn origin(name: Option<String>, activation: ActivationId) -> Result<Origin, CoreError> {
     let binding = BindingId::parse(&name.unwrap_or_else(|| activation.to_string()))?;
-    Ok(Origin { binding, topic: TopicName::parse(CALLS)?, partition: Partition(u32::MAX), offset: Offset(0) })
+    Ok(Origin { binding, topic: TopicName::parse(CALLS)?, partition: Partition(u32::MAX), offset: Offset(0), stored_at: None })
 }
 
 /// As a delivery's end is logged: what the function decided is its business, what happened to it is a warning.

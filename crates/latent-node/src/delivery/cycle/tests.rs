@@ -452,3 +452,50 @@ fn nothing_is_parked_while_stopping_and_what_is_open_is_waited_for() {
     cycle.handle_settled(NOW, Offset(0), Ok(()));
     assert_eq!((cycle.poll(NOW), cycle.is_quiet()), (None, true));
 }
+
+#[test]
+fn one_event_is_followed_from_before_it_is_seen_until_it_has_expired() {
+    let mut cycle = running(2, 2);
+    let (first, second) = (Offset(0), Offset(1));
+    assert_eq!(
+        [0, 1, 2].map(|offset| cycle.event(Offset(offset))),
+        [(EventState::Running, 1), (EventState::BehindItsKey, 0), (EventState::Unseen, 0)]
+    );
+    cycle.handle_finished(NOW, first, &trap());
+    let due = MonoTime::from_millis(100);
+    assert_eq!(cycle.event(first), (EventState::Delayed(due), 1));
+    assert!(matches!(cycle.poll(NOW), Some(Command::Postpone { .. })));
+    assert_eq!(cycle.poll(due), None);
+    assert_eq!(cycle.event(first), (EventState::Ready, 1));
+    cycle.grant();
+    assert_eq!(cycle.poll(due), Some(Command::Begin { offset: first, attempt: 2 }));
+    cycle.handle_begun(due, first, Ok(()));
+    cycle.handle_finished(due, first, &trap());
+    assert_eq!(cycle.event(first), (EventState::Settling(Some(TerminationReason::Exhausted)), 2));
+    assert!(matches!(cycle.poll(due), Some(Command::Settle { .. })));
+    cycle.handle_settled(due, first, Ok(()));
+    assert_eq!((cycle.event(first), cycle.event(second)), ((EventState::Settled, 0), (EventState::Ready, 0)));
+    cycle.handle_available(Offset(3));
+    assert!(matches!(cycle.poll(due), Some(Command::Pull { .. })));
+    cycle.handle_pulled(due, Ok(Listing { heads: Vec::new(), first: Offset(3) }));
+    assert_eq!((cycle.event(first), cycle.event(second)), ((EventState::Expired, 0), (EventState::Expired, 0)));
+}
+
+#[test]
+fn what_an_earlier_process_knew_of_an_event_is_told_before_its_turn() {
+    let verdict = Verdict::new(TerminationReason::Rejected, 3, None, "no");
+    let due = MonoTime::from_millis(70);
+    let mut settled = SettledSet::default();
+    settled.insert(Offset(0));
+    let remembered = Remembered { settled, attempts: vec![(Offset(1), 2, due)], verdicts: vec![(Offset(2), verdict)] };
+    let cycle = Cycle::new(CycleOptions { termination: Termination::Parked, ..options(5) }, remembered, Offset(4));
+    assert_eq!(
+        [0, 1, 2, 3].map(|offset| cycle.event(Offset(offset))),
+        [
+            (EventState::Settled, 0),
+            (EventState::Delayed(due), 2),
+            (EventState::Condemned(TerminationReason::Rejected), 3),
+            (EventState::Unseen, 0),
+        ]
+    );
+}

@@ -8,7 +8,7 @@ use latent_core::{ActivationOutcome, BindingId, Completer, Offset, Partition, Te
 use tokio::sync::Notify;
 
 use super::{BindingSpec, News};
-use crate::delivery::CycleState;
+use crate::delivery::{CycleState, EventState};
 
 /// What one binding does, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +49,35 @@ pub struct BindingStatus {
     pub obstacle: Option<String>,
     /// How the last attempt that did not succeed ended, and when.
     pub last_failure: Option<(String, UnixMillis)>,
+}
+
+/// What one binding does with one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventStatus {
+    /// The binding.
+    pub binding: BindingId,
+    /// What it does with it.
+    pub state: EventState,
+    /// Attempts made, as far as they are known; 0 for what is settled.
+    pub attempts: u32,
+    /// Attempts after which the binding gives up.
+    pub attempts_max: u32,
+    /// When the next attempt is due, on the wall clock.
+    pub next_attempt_at: Option<UnixMillis>,
+}
+
+/// A place that is asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EventQuery {
+    pub(super) topic: TopicName,
+    pub(super) partition: Partition,
+    pub(super) offset: Offset,
+}
+
+/// What is asked of the driver.
+pub(super) enum Question {
+    Statuses(Completer<Vec<BindingStatus>>),
+    Event(EventQuery, Completer<Vec<EventStatus>>),
 }
 
 /// Percentiles of the time from append to settlement.
@@ -105,7 +134,7 @@ struct Inbox {
     news: Vec<(usize, News)>,
     /// Newest end of each unit's partition: however many appends there were, one entry.
     available: BTreeMap<usize, Offset>,
-    requests: Vec<Completer<Vec<BindingStatus>>>,
+    requests: Vec<Question>,
     changes: Vec<Change>,
     /// The driver has ended: nobody will answer.
     closed: bool,
@@ -172,7 +201,7 @@ impl Shared {
         news
     }
 
-    pub(super) fn take_requests(&self) -> Vec<Completer<Vec<BindingStatus>>> {
+    pub(super) fn take_requests(&self) -> Vec<Question> {
         std::mem::take(&mut lock(&self.inbox).requests)
     }
 
@@ -256,13 +285,23 @@ impl DeliveryHandle {
 
     /// The status of every binding, in the order in which they were added. Empty when the driver has ended.
     pub fn statuses(&self) -> Ticket<Vec<BindingStatus>> {
+        self.ask(Question::Statuses)
+    }
+
+    /// What every binding of the topic does with the event at this place, in the order in which they were added. Empty when the driver has
+    /// ended.
+    pub fn event(&self, topic: TopicName, partition: Partition, offset: Offset) -> Ticket<Vec<EventStatus>> {
+        self.ask(|completer| Question::Event(EventQuery { topic, partition, offset }, completer))
+    }
+
+    fn ask<T: Send + 'static>(&self, question: impl FnOnce(Completer<Vec<T>>) -> Question) -> Ticket<Vec<T>> {
         let (ticket, completer) = Ticket::pair(Vec::new());
         {
             let mut inbox = lock(&self.0.inbox);
             if inbox.closed {
                 return Ticket::ready(Vec::new());
             }
-            inbox.requests.push(completer);
+            inbox.requests.push(question(completer));
         }
         self.0.wake();
         ticket

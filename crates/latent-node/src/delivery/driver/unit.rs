@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use latent_capabilities::Origin;
 use latent_core::{
-    ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, Replay, TopicName, UnixMillis, Verdict,
-    settle_margin,
+    ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, Place, Replay, TopicName, UnixMillis,
+    Verdict, settle_margin,
 };
 
 use super::allowance::LogAllowance;
+use super::handle::EventQuery;
 use super::log::{Attempt, failure_of};
-use super::{BindingStatus, News, PartitionSpec, Shared};
-use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState, Termination};
+use super::{BindingStatus, EventStatus, News, PartitionSpec, Shared};
+use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState, EventState, Termination};
 use crate::delivery::limits;
 use crate::delivery::policy::DeliveryPolicy;
 use crate::delivery::source::{Listing, Postponement, Settlement, Source, SourceError, TerminationReason};
@@ -296,13 +297,15 @@ impl Unit {
         Some((reservation, InboundOrder { event, origin, deadline: guest }))
     }
 
-    /// What keys are derived from: the event's place, and of one that was published again out of a dead letter, the place it had first.
+    /// What keys are derived from: the event's place and time, and of one that was published again out of a dead letter, those it had
+    /// first.
     fn origin_of(&self, event: &DeliveredEvent) -> Origin {
-        let binding = self.parts.id.clone();
-        match Replay::read(&event.attributes).filter(|replay| replay.place.topic == event.topic) {
-            Some(Replay { place, .. }) => Origin { binding, topic: place.topic, partition: place.partition, offset: place.offset },
-            None => Origin { binding, topic: event.topic.clone(), partition: event.partition, offset: event.offset },
-        }
+        let (place, stored_at) = match Replay::read(&event.attributes).filter(|replay| replay.place.topic == event.topic) {
+            Some(Replay { place, stored_at, .. }) => (place, stored_at),
+            None => (Place { topic: event.topic.clone(), partition: event.partition, offset: event.offset }, event.stored_at),
+        };
+        let Place { topic, partition, offset } = place;
+        Origin { binding: self.parts.id.clone(), topic, partition, offset, stored_at: Some(stored_at) }
     }
 
     /// The reservation behind the permit of a begun event. A cycle begins nothing without a permit, so it is there.
@@ -443,6 +446,19 @@ pub(super) fn statuses<'a>(units: impl Iterator<Item = &'a Unit>, clock: &dyn Cl
         }
     }
     statuses
+}
+
+/// What each binding of the event's topic does with it.
+pub(super) fn event_statuses<'a>(units: impl Iterator<Item = &'a Unit>, query: &EventQuery, clock: &dyn Clock) -> Vec<EventStatus> {
+    let (now, unix) = (clock.mono(), clock.unix());
+    let is_asked = |unit: &&Unit| unit.partition == query.partition && unit.parts.topic == query.topic;
+    let status = |unit: &Unit| {
+        let (state, attempts) = unit.cycle.event(query.offset);
+        let next_attempt_at = if let EventState::Delayed(until) = state { Some(unix_of(until, now, unix)) } else { None };
+        let UnitParts { id, policy, .. } = &*unit.parts;
+        EventStatus { binding: id.clone(), state, attempts, attempts_max: policy.deliveries_max, next_attempt_at }
+    };
+    units.filter(is_asked).map(status).collect()
 }
 
 fn empty_status(parts: &UnitParts) -> BindingStatus {

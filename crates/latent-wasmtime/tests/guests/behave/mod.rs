@@ -8,3 +8,4 @@ mod context;
 mod logging;
 mod outcomes;
 mod publishing;
+mod reruns;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use latent_capabilities::ProviderOutcome;
+use latent_capabilities::{ProviderOutcome, PublicationEnd};
 use latent_core::{ActivationOutcome, KnownFailure, PublicationOutcome, Uncertain, UncertainCause};
+use latent_wasmtime::ActivationReport;
 
-use crate::bench::{Answer, Bench};
+use crate::bench::{Answer, Bench, uid_of};
 
 #[tokio::test]
 async fn a_granted_publication_reaches_the_provider_as_the_guest_made_it() {
@@ -93,7 +94,9 @@ async fn without_a_key_of_its_own_a_publication_has_the_same_key_whenever_the_ev
 #[tokio::test(start_paused = true)]
 async fn a_publication_without_an_answer_ends_with_the_activation_and_stays_uncertain_in_the_audit() {
     let bench = Bench::behave().with_answers([Answer::Silence]);
-    assert_eq!(bench.run("publish:out").await.outcome, ActivationOutcome::Timeout);
+    let report = bench.run("publish:out").await;
+    assert_eq!((&report.outcome, kinds(&report)), (&ActivationOutcome::Timeout, vec!["uncertain"]));
+    assert!(report.publications.iter().all(|publication| publication.uid.is_some()));
     let record = &bench.audit.records()[0];
     assert_eq!((record.observed, record.told), (ProviderOutcome::Unknown { cause: "cancelled" }, None));
     bench.assert_healthy().await;
@@ -114,4 +117,45 @@ async fn dropping_the_activation_drops_its_publication() {
     drop(running);
     assert_eq!(bench.audit.records()[0].observed, ProviderOutcome::Unknown { cause: "cancelled" });
     bench.assert_healthy().await;
+}
+
+fn kinds(report: &ActivationReport) -> Vec<&'static str> {
+    report.publications.iter().map(latent_capabilities::Publication::kind).collect()
+}
+
+#[tokio::test]
+async fn the_report_names_each_publication_with_its_uid_and_where_it_lies() {
+    let known = |failure| Answer::Outcome(PublicationOutcome::KnownFailure(failure));
+    let uncertain = Answer::Outcome(PublicationOutcome::Uncertain(Uncertain { uid: None, cause: UncertainCause::Storage }));
+    let bench = Bench::behave().with_answers([Answer::Receipt, known(KnownFailure::Conflict), uncertain]);
+    let report = bench.run("publish-many:out:3").await;
+    assert_eq!(kinds(&report), ["receipt", "conflict", "uncertain"]);
+    let given = bench.provider.given.lock().unwrap();
+    for (publication, event) in report.publications.iter().zip(given.iter()) {
+        assert_eq!((&publication.topic, &publication.uid), (event.topic(), &Some(uid_of(event))));
+    }
+    let first = report.publications.iter().next().map(|publication| publication.end.clone());
+    assert_eq!(first, Some(PublicationEnd::Stored { stream: "out".into(), sequence: 0, duplicate: false }));
+}
+
+#[tokio::test]
+async fn a_trapped_guest_s_publications_are_in_its_report() {
+    let report = Bench::behave().run("publish-then-trap:out").await;
+    assert_eq!((report.outcome.kind(), kinds(&report)), ("trap", vec!["receipt"]));
+}
+
+#[tokio::test]
+async fn what_a_stopped_activation_had_under_way_is_known_to_its_session() {
+    let bench = Bench::behave().with_answers([Answer::Receipt, Answer::Silence]);
+    let provider = Arc::clone(&bench.provider);
+    let session = bench.session();
+    let mut running = Box::pin(bench.run_in(session.clone(), "publish-many:out:2"));
+    while provider.given.lock().unwrap().len() < 2 {
+        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(running.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        tokio::task::yield_now().await;
+    }
+    drop(running);
+    let kinds: Vec<_> = session.take_publications().iter().map(latent_capabilities::Publication::kind).collect();
+    assert_eq!(kinds, ["receipt", "uncertain"]);
 }

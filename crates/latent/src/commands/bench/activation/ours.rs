@@ -145,5 +145,6 @@ fn event() -> Result<(DeliveredEvent, Origin), CoreError> {
         delivery: 1,
         stored_at: UnixMillis(1),
     };
-    Ok((event, Origin { binding: BindingId::parse("binding")?, topic, partition, offset }))
+    let origin = Origin { binding: BindingId::parse("binding")?, topic, partition, offset, stored_at: Some(event.stored_at) };
+    Ok((event, origin))
 }
