@@ -18,7 +18,7 @@ pub(crate) enum Form {
 }
 
 /// What is measured, and its word after `latent bench`.
-const MEASURED: [(&str, &str); 2] = [("the embedded log", "bus"), ("activations", "activation")];
+const MEASURED: [(&str, &str); 3] = [("the embedded log", "bus"), ("activations", "activation"), ("triggers", "trigger")];
 
 /// What is not measured here, and where it is.
 const ELSEWHERE: &str = "\

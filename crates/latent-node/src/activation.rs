@@ -18,7 +18,7 @@ mod reservation;
 mod running;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use latent_capabilities::{ActivationCapabilityRuntime, Origin, SessionSpec};
@@ -64,12 +64,17 @@ pub struct ManagerOptions {
 /// drop of a [`Reservation`]; it must not panic and should only wake whoever waits.
 pub type CapacityListener = Arc<dyn Fn() + Send + Sync>;
 
+/// Called once for everything that was handed over, when it has ended, with what the journal is about to keep of it. Called on the thread
+/// that ends the activation, so it must be short, and must neither block nor panic.
+pub type EndListener = Arc<dyn Fn(&JournalEntry) + Send + Sync>;
+
 /// Admits, queues and runs activations on one node.
 pub struct LocalActivationManager {
     parts: ManagerOptions,
     state: Mutex<State>,
     journal: Mutex<Journal>,
     listeners: Mutex<Vec<CapacityListener>>,
+    end_listener: OnceLock<EndListener>,
     /// The node's account, up to date while somebody waits for it.
     account: watch::Sender<Account>,
     /// The earliest deadline in the queue may have changed.
@@ -152,6 +157,7 @@ impl LocalActivationManager {
             }),
             journal: Mutex::new(Journal::new(&limits)),
             listeners: Mutex::default(),
+            end_listener: OnceLock::new(),
             account: watch::Sender::new(Account::default()),
             queue_changed: Arc::clone(&queue_changed),
             parts: options,
@@ -266,6 +272,14 @@ impl LocalActivationManager {
         Ok(())
     }
 
+    /// Tells `listener` of every end from now on. There can be one.
+    ///
+    /// # Errors
+    /// [`NodeError::EndListenerTaken`] when there is one already.
+    pub fn on_end(&self, listener: EndListener) -> Result<(), NodeError> {
+        self.end_listener.set(listener).map_err(|_| NodeError::EndListenerTaken)
+    }
+
     /// The accounts at this moment.
     pub fn snapshot(&self) -> AdmissionSnapshot {
         self.lock().admission.snapshot()
@@ -341,6 +355,9 @@ impl LocalActivationManager {
             "activation ended"
         );
         let run_micros = entry.run_micros;
+        if let Some(listener) = self.end_listener.get() {
+            listener(&entry);
+        }
         self.journal().push(entry);
         let started_at = started.map(|start| start.unix);
         let digest = work.pin.digest;

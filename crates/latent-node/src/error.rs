@@ -28,4 +28,7 @@ pub enum NodeError {
         /// Cells of the backend.
         backend_cells: usize,
     },
+    /// A second listener for the ends of activations.
+    #[error("somebody listens for the ends of activations already, and only one can")]
+    EndListenerTaken,
 }

@@ -23,7 +23,7 @@ mod revocation;
 mod route;
 pub mod scheduler;
 
-pub use activation::{CapacityListener, LocalActivationManager, ManagerOptions, Reservation};
+pub use activation::{CapacityListener, EndListener, LocalActivationManager, ManagerOptions, Reservation};
 pub use admission::{Account, AdmissionLimit, AdmissionSnapshot, Refusal};
 pub use audit_file::{AuditClose, AuditFault, AuditFile, AuditFileError, AuditFileLimits, AuditStatus};
 pub use backend::{

@@ -20,6 +20,9 @@ pub const BEHAVE: Guest = Guest { name: "behave", component: include_bytes!(conc
 /// A component that exports `wasi:cli/run` and no handler.
 pub const COMMAND: Guest = Guest { name: "command", component: include_bytes!(concat!(env!("LATENT_TEST_GUESTS_DIR"), "/command.wasm")) };
 
+/// A handler that publishes its event to the topic `out`, to measure what an event costs from topic to topic.
+pub const FORWARD: Guest = Guest { name: "forward", component: include_bytes!(concat!(env!("LATENT_TEST_GUESTS_DIR"), "/forward.wasm")) };
+
 /// A handler that does nothing, to measure what an activation costs by itself.
 pub const NOTHING: Guest = Guest { name: "nothing", component: include_bytes!(concat!(env!("LATENT_TEST_GUESTS_DIR"), "/nothing.wasm")) };
 
@@ -27,7 +30,7 @@ pub const NOTHING: Guest = Guest { name: "nothing", component: include_bytes!(co
 pub const PLAIN: Guest = Guest { name: "plain", component: include_bytes!(concat!(env!("LATENT_TEST_GUESTS_DIR"), "/plain.wasm")) };
 
 /// Every guest.
-pub const ALL: [Guest; 4] = [BEHAVE, COMMAND, NOTHING, PLAIN];
+pub const ALL: [Guest; 5] = [BEHAVE, COMMAND, FORWARD, NOTHING, PLAIN];
 
 impl Guest {
     /// The component's file, for tests that give a path to a command.
@@ -40,7 +43,7 @@ impl Guest {
 #[macro_export]
 macro_rules! each_guest_has_tests {
     () => {
-        use {self::behave as _, self::command as _, self::nothing as _, self::plain as _};
+        use {self::behave as _, self::command as _, self::forward as _, self::nothing as _, self::plain as _};
     };
 }
 

@@ -11,6 +11,7 @@ use latent_core::{BindingId, Clock, Offset, Ticket, TopicName, UnixMillis, Verdi
 use latent_node::delivery::{Remembered, SourceError};
 
 use crate::delivery_state::{DeliveryState, Entry};
+use crate::read_ahead::Room;
 use crate::{StateDamage, TopicsError, UnitKey};
 
 /// Name of the log: `state/deliveries.log`.
@@ -37,6 +38,8 @@ pub struct DeliveryStore {
     inner: Mutex<Inner>,
     /// A compaction is on its way.
     compacting: Arc<AtomicBool>,
+    /// What the node's sources may read ahead of what begins.
+    pub(crate) room: Arc<Room>,
 }
 
 struct Inner {
@@ -84,7 +87,7 @@ impl DeliveryStore {
             log.append(Entry::header().encode(), Durability::Synced).wait()?;
         }
         let compacted_bytes = size_of_entries(&encoded(&state));
-        Ok(Arc::new(Self { log, inner: Mutex::new(Inner { state, compacted_bytes }), compacting: Arc::default() }))
+        Ok(Arc::new(Self { log, inner: Mutex::new(Inner { state, compacted_bytes }), compacting: Arc::default(), room: Arc::default() }))
     }
 
     /// The numbers of the units asked for, in order. Those that nothing is known of are declared durably, sharing commits; with

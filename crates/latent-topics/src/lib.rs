@@ -8,7 +8,9 @@ mod dead_letters;
 mod delivery_state;
 mod delivery_store;
 mod error;
+pub mod limits;
 mod publisher;
+mod read_ahead;
 mod source;
 
 pub use dead_letters::DeadLetters;

@@ -8,6 +8,7 @@ use crate::commands::bus::BusCommand;
 use crate::commands::check::CheckArgs;
 use crate::commands::clock::ClockCommand;
 use crate::commands::completions::CompletionsArgs;
+use crate::commands::dev::DevArgs;
 use crate::commands::invoke::InvokeArgs;
 use crate::commands::new::NewArgs;
 use crate::commands::reload::ReloadArgs;
@@ -40,6 +41,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a node until SIGTERM or SIGINT
     Run(RunArgs),
+    /// Run an application while it is written: build what changes, take it in, show each activation
+    Dev(DevArgs),
     /// Check a configuration: every problem at once, each with its line
     Check(CheckArgs),
     /// Make a function's project that builds and runs as it is
@@ -75,9 +78,6 @@ pub(crate) enum Command {
 pub(crate) enum LaterCommand {
     /// Not built in this version
     #[command(hide = true)]
-    Dev(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
     Archive(LaterArgs),
     /// Not built in this version
     #[command(hide = true)]
@@ -107,7 +107,6 @@ impl LaterCommand {
     /// As it was typed.
     pub(crate) const fn word(&self) -> &'static str {
         match self {
-            Self::Dev(_) => "dev",
             Self::Archive(_) => "archive",
             Self::Deadletter(_) => "deadletter",
             Self::Broker(_) => "broker",

@@ -249,6 +249,88 @@ pub(crate) const BENCH_RECORDS: Limit = Limit {
     bounds: "records that `latent bench bus` stores in its largest log, about 500 bytes each",
 };
 
+/// Files of one project that are watched.
+pub(crate) const DEV_WATCHED_FILES: Limit = Limit {
+    name: "dev_watched_files",
+    unit: "count",
+    default: 8_192,
+    min: 8_192,
+    max: 8_192,
+    bounds: "files and folders of one project that `latent dev` looks at; changes of those beyond are not seen, which is said",
+};
+/// Time between two looks at the files.
+pub(crate) const DEV_LOOK_MILLIS: Limit = Limit {
+    name: "dev_look_millis",
+    unit: "ms",
+    default: 200,
+    min: 200,
+    max: 200,
+    bounds: "time between two looks of `latent dev` at the files it watches",
+};
+/// Time without a change before a change is acted upon.
+pub(crate) const DEV_QUIET_MILLIS: Limit = Limit {
+    name: "dev_quiet_millis",
+    unit: "ms",
+    default: 150,
+    min: 150,
+    max: 150,
+    bounds: "time for which files have to stay as they are before `latent dev` builds them, so that a save in several steps is one change",
+};
+/// Time until a reload that met another one is tried again.
+pub(crate) const DEV_AGAIN_MILLIS: Limit = Limit {
+    name: "dev_again_millis",
+    unit: "ms",
+    default: 1_000,
+    min: 1_000,
+    max: 1_000,
+    bounds: "time until `latent dev` tries again to take something in for which the node was busy",
+};
+/// What a build may say.
+pub(crate) const DEV_BUILD_OUTPUT_BYTES: Limit = Limit {
+    name: "dev_build_output_bytes",
+    unit: "bytes",
+    default: 65_536,
+    min: 65_536,
+    max: 65_536,
+    bounds: "what a build of `latent dev` says; its first bytes are shown, those beyond are counted",
+};
+/// What cargo may say of a project.
+pub(crate) const DEV_METADATA_BYTES: Limit = Limit {
+    name: "dev_metadata_bytes",
+    unit: "bytes",
+    default: 16_777_216,
+    min: 0,
+    max: 16_777_216,
+    bounds: "what `cargo metadata` says of a project to `latent dev`",
+};
+/// Time a build has for ending when it is told to.
+pub(crate) const DEV_BUILD_STOP_MILLIS: Limit = Limit {
+    name: "dev_build_stop_millis",
+    unit: "ms",
+    default: 1_000,
+    min: 1_000,
+    max: 1_000,
+    bounds: "time between asking a build to end and killing it, when `latent dev` is told to stop",
+};
+/// Messages that wait to be printed.
+pub(crate) const DEV_WAITING_MESSAGES: Limit = Limit {
+    name: "dev_waiting_messages",
+    unit: "count",
+    default: 4_096,
+    min: 1,
+    max: 4_096,
+    bounds: "messages of `latent dev` that wait to be printed; further activations are counted instead of shown",
+};
+/// Bytes of messages that wait to be printed.
+pub(crate) const DEV_WAITING_BYTES: Limit = Limit {
+    name: "dev_waiting_bytes",
+    unit: "bytes",
+    default: 8_388_608,
+    min: 262_144,
+    max: 8_388_608,
+    bounds: "memory of messages of `latent dev` that wait to be printed; activations beyond it are counted instead of shown",
+};
+
 /// Every limit of this crate.
 #[cfg(test)]
 pub(crate) const ALL: &[Limit] = &[
@@ -282,6 +364,15 @@ pub(crate) const ALL: &[Limit] = &[
     FETCH_PAGE_RECORDS,
     FETCH_PAGE_BYTES,
     BENCH_RECORDS,
+    DEV_WATCHED_FILES,
+    DEV_LOOK_MILLIS,
+    DEV_QUIET_MILLIS,
+    DEV_AGAIN_MILLIS,
+    DEV_BUILD_OUTPUT_BYTES,
+    DEV_METADATA_BYTES,
+    DEV_BUILD_STOP_MILLIS,
+    DEV_WAITING_MESSAGES,
+    DEV_WAITING_BYTES,
 ];
 
 #[cfg(test)]

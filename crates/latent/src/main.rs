@@ -55,6 +55,7 @@ fn main() -> ExitCode {
 fn run(command: &Command, output: &mut Output) -> Result<(), CliError> {
     match command {
         Command::Run(args) => commands::run::run(args, output),
+        Command::Dev(args) => commands::dev::dev(args, output),
         Command::Check(args) => commands::check::check(args, output),
         Command::New(args) => commands::new::new(args, output),
         Command::Invoke(args) => commands::invoke::invoke(args, output),

@@ -1,6 +1,6 @@
 //! Assembles a node from a configuration and runs it until it is told to stop.
 //!
-//! `shelf` keeps components, `composition` makes the host of functions, `calls` runs one of them for a person, `accounting` adds up its memory, `assembly` adds the triggers, `reports` says what they do, `reload` takes the configuration in again, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
+//! `shelf` keeps components, `composition` makes the host of functions, `calls` runs one of them for a person, `accounting` adds up its memory, `assembly` adds the triggers, `in_process` runs it inside another command, `reports` says what they do, `reload` takes the configuration in again, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
 //! of stopping: nothing new is begun, what runs may end within the drain limit, what does not is stopped and stays unsettled, then the
 //! socket closes and the log is released.
 
@@ -8,24 +8,26 @@ mod accounting;
 mod assembly;
 mod calls;
 mod composition;
+mod in_process;
 mod maintenance;
 mod reload;
 mod reports;
 mod shelf;
 mod spare_memory;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use latent_bridge::{BusError, EmbeddedBroker};
-use latent_node::{AuditClose, AuditFile};
+use latent_node::{AuditClose, AuditFile, EndListener};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::access::{Access, log_error};
 use crate::config::{Config, EngineConfig};
-use crate::control::{ControlServer, ControlSocket};
+use crate::control::{ControlServer, ControlSocket, ControlTarget};
 use crate::data_dir::DataDir;
 use crate::engine::engine_options;
 use crate::error::CliError;
@@ -36,6 +38,7 @@ pub(crate) use accounting::AccountingBound;
 use assembly::Assembly;
 pub(crate) use calls::invoke_stopped;
 pub(crate) use composition::Ids;
+pub(crate) use in_process::InProcessNode;
 pub(crate) use reports::stopped_status;
 
 /// How long clients may take to read their last answers, and a maintenance to end.
@@ -47,40 +50,127 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Runs the node until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// [`CliError::Value`] for an unusable `LATENT_LOG`, [`CliError::NodeRunning`] and [`CliError::Held`] when another process has the data
-/// directory, [`CliError::Log`] and [`CliError::Node`] naming the part that could not be started. Nothing has been delivered then.
+/// [`CliError::Value`] for an unusable `LATENT_LOG`, and those of [`Node::start`].
 pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
     logging::to_stderr("info")?;
-    let dir = DataDir::new(&config.node.data_dir);
-    let log = Arc::new(open_log(&config, &dir, "latent run")?);
-    if log.recovered_torn_records() > 0 {
-        tracing::warn!(records = log.recovered_torn_records(), "unfinished writes of an earlier process were cut off");
-    }
-    let runtime = Runtime::new().map_err(|error| failed("the node has no runtime", &error, "free threads or file descriptors"))?;
-    let drain = Duration::from_millis(config.node.drain_millis);
-    let assembly = assembly::assemble(config, Arc::clone(&log), runtime.handle())?;
-    let signals = {
-        let _inside = runtime.enter();
-        Signals::listen().map_err(|error| failed("the node cannot listen for signals", &error, "free file descriptors"))?
-    };
-    let socket = {
-        let _inside = runtime.enter();
-        let socket =
-            ControlSocket::bind(&dir, &log).map_err(|error| failed("the control socket cannot be opened", &error, "see the reason"))?;
-        ControlServer::new(socket).map_err(|error| failed("the control socket cannot be served", &error, "free file descriptors"))?
-    };
-    spare_memory::give_back();
-    output.text(&format!("latent {} is running; its data is in {}", assembly.name(), dir.log().display()))?;
-    let accounting = assembly.reports.accounting();
+    let runtime = runtime()?;
+    let node = Node::start(config, "latent run", &runtime, None)?;
+    output.text(&format!("latent {} is running; its data is in {}", node.name(), node.data().display()))?;
+    let accounting = node.assembly.reports.accounting();
     output.text(&format!("memory is accounted to at most {} MiB; `LATENT_LOG=debug` shows of what", accounting.bytes.div_ceil(1 << 20)))?;
     for part in &accounting.parts {
         tracing::debug!(part = part.name, bytes = part.bytes, "accounting bound");
     }
     output.flush()?;
-    runtime.block_on(serve(assembly, socket, signals, drain));
+    runtime.block_on(node.serve());
     // What may still block on the log's threads must not keep the process.
-    runtime.shutdown_timeout(Duration::from_secs(1));
+    runtime.shutdown_timeout(CLOSE_WAIT);
     Ok(())
+}
+
+/// What a node runs on.
+///
+/// # Errors
+/// [`CliError::Node`].
+pub(crate) fn runtime() -> Result<Runtime, CliError> {
+    Runtime::new().map_err(|error| failed("the node has no runtime", &error, "free threads or file descriptors"))
+}
+
+/// A node with all its parts, its directory and its socket. It delivers and answers from [`Node::serve`] on.
+pub(crate) struct Node {
+    assembly: Assembly,
+    socket: ControlServer,
+    signals: Signals,
+    dir: DataDir,
+    drain: Duration,
+    stop: watch::Sender<bool>,
+}
+
+impl Node {
+    /// Puts a node together; components that are new are compiled, so it may take a while. `holder` is what others are told while the
+    /// directory is ours; without `signals` it listens from the end of its assembly on.
+    ///
+    /// # Errors
+    /// [`CliError::NodeRunning`] and [`CliError::Held`] when another process has the data directory, [`CliError::Log`] and
+    /// [`CliError::Node`] naming the part that could not be started. Nothing has been delivered then, and everything is released.
+    pub(crate) fn start(config: Config, holder: &str, runtime: &Runtime, signals: Option<Signals>) -> Result<Self, CliError> {
+        let dir = DataDir::new(&config.node.data_dir);
+        let log = Arc::new(open_log(&config, &dir, holder)?);
+        if log.recovered_torn_records() > 0 {
+            tracing::warn!(records = log.recovered_torn_records(), "unfinished writes of an earlier process were cut off");
+        }
+        let drain = Duration::from_millis(config.node.drain_millis);
+        let assembly = assembly::assemble(config, Arc::clone(&log), runtime.handle())?;
+        let signals = signals.map_or_else(|| Signals::listen(runtime), Ok)?;
+        let _inside = runtime.enter();
+        let socket =
+            ControlSocket::bind(&dir, &log).map_err(|error| failed("the control socket cannot be opened", &error, "see the reason"))?;
+        let socket =
+            ControlServer::new(socket).map_err(|error| failed("the control socket cannot be served", &error, "free file descriptors"))?;
+        spare_memory::give_back();
+        Ok(Self { assembly, socket, signals, dir, drain, stop: watch::Sender::new(false) })
+    }
+
+    /// As configured.
+    pub(crate) fn name(&self) -> String {
+        self.assembly.name()
+    }
+
+    /// Where its data is.
+    pub(crate) fn data(&self) -> &Path {
+        self.dir.log()
+    }
+
+    /// The node as commands see it.
+    pub(crate) fn target(&self) -> Arc<dyn ControlTarget> {
+        Arc::clone(&self.assembly.reports) as _
+    }
+
+    /// True from the moment on at which nothing new begins.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// Tells `listener` of every activation that ends.
+    ///
+    /// # Errors
+    /// [`CliError::Node`] when somebody listens already.
+    pub(crate) fn on_end(&self, listener: EndListener) -> Result<(), CliError> {
+        self.assembly.manager.on_end(listener).map_err(|error| failed("the activations cannot be watched", &error, "report it"))
+    }
+
+    /// Delivers and answers until a signal comes, then ends everything in order.
+    pub(crate) async fn serve(self) {
+        let Self { assembly, socket, mut signals, dir: _, drain, stop } = self;
+        let Assembly { driver, manager, audit, reports, maintenance: (schedule, maintainer, clock) } = assembly;
+        let stopped = stop.subscribe();
+        let (close, closed) = watch::channel(false);
+        let maintaining = tokio::spawn(maintenance::maintain_until(stopped.clone(), maintainer, clock, schedule));
+        let delivering = tokio::spawn(driver.run(stopped));
+        let answering = tokio::spawn(socket.serve(reports, closed));
+        signals.next().await;
+        tracing::info!("stopping: nothing new begins");
+        // Errors here and below mean that the other side has ended already, which is what is wanted.
+        let _ = stop.send(true);
+        tokio::select! {
+            () = manager.drain() => {}
+            () = tokio::time::sleep(drain) => tracing::warn!("activations did not end in time and are stopped; their events stay unsettled"),
+            () = signals.next() => tracing::warn!("told again: running activations are stopped; their events stay unsettled"),
+        }
+        manager.shutdown().await;
+        let _ = delivering.await;
+        close_audit(audit).await;
+        // It is made for ending anywhere, as a crash does; a node that stops does not wait long for it.
+        if tokio::time::timeout(CLOSE_WAIT, maintaining).await.is_err() {
+            tracing::warn!("a maintenance did not end in time; the next start finishes it");
+        }
+        let _ = close.send(true);
+        // A client that does not read its answer must not keep the node.
+        if tokio::time::timeout(CLOSE_WAIT, answering).await.is_err() {
+            tracing::warn!("clients on the control socket did not read their answers; they are cut off");
+        }
+        tracing::info!("stopped");
+    }
 }
 
 /// Opens the log. A short command may have the directory at this moment, so it is tried for a while.
@@ -100,38 +190,6 @@ fn open_log(config: &Config, dir: &DataDir, holder: &str) -> Result<EmbeddedBrok
     }
 }
 
-/// Delivers and answers until a signal comes, then ends everything in order.
-async fn serve(assembly: Assembly, socket: ControlServer, mut signals: Signals, drain: Duration) {
-    let Assembly { driver, manager, audit, reports, maintenance: (schedule, maintainer, clock) } = assembly;
-    let (stop, stopped) = watch::channel(false);
-    let (close, closed) = watch::channel(false);
-    let maintaining = tokio::spawn(maintenance::maintain_until(stopped.clone(), maintainer, clock, schedule));
-    let delivering = tokio::spawn(driver.run(stopped));
-    let answering = tokio::spawn(socket.serve(reports, closed));
-    signals.next().await;
-    tracing::info!("stopping: nothing new begins");
-    // Errors here and below mean that the other side has ended already, which is what is wanted.
-    let _ = stop.send(true);
-    tokio::select! {
-        () = manager.drain() => {}
-        () = tokio::time::sleep(drain) => tracing::warn!("activations did not end in time and are stopped; their events stay unsettled"),
-        () = signals.next() => tracing::warn!("told again: running activations are stopped; their events stay unsettled"),
-    }
-    manager.shutdown().await;
-    let _ = delivering.await;
-    close_audit(audit).await;
-    // It is made for ending anywhere, as a crash does; a node that stops does not wait long for it.
-    if tokio::time::timeout(CLOSE_WAIT, maintaining).await.is_err() {
-        tracing::warn!("a maintenance did not end in time; the next start finishes it");
-    }
-    let _ = close.send(true);
-    // A client that does not read its answer must not keep the node.
-    if tokio::time::timeout(CLOSE_WAIT, answering).await.is_err() {
-        tracing::warn!("clients on the control socket did not read their answers; they are cut off");
-    }
-    tracing::info!("stopped");
-}
-
 /// Nothing runs any more, so every record there will be is queued.
 async fn close_audit(audit: Arc<AuditFile>) {
     let within = Duration::from_millis(latent_node::limits::AUDIT_CLOSE_MILLIS.default);
@@ -140,21 +198,42 @@ async fn close_audit(audit: Arc<AuditFile>) {
     }
 }
 
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+/// Signals that end a node. Each copy is told of every signal since its original was made.
+#[derive(Debug, Clone)]
+pub(crate) struct Signals {
+    count: watch::Receiver<u64>,
+    seen: u64,
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    /// Listens for SIGINT and SIGTERM from now on.
+    ///
+    /// # Errors
+    /// [`CliError::Node`] when the system refuses it.
+    pub(crate) fn listen(runtime: &Runtime) -> Result<Self, CliError> {
+        let failed = |error| failed("the node cannot listen for signals", &error, "free file descriptors");
+        let _inside = runtime.enter();
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let (counted, count) = watch::channel(0);
+        runtime.spawn(async move {
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                counted.send_modify(|count| *count += 1);
+            }
+        });
+        Ok(Self { count, seen: 0 })
     }
 
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
+    /// Waits for a signal that this copy was not told of yet.
+    pub(crate) async fn next(&mut self) {
+        let seen = self.seen;
+        // The sender is gone only when the runtime is, and then nobody waits.
+        let _ = self.count.wait_for(|count| *count > seen).await;
+        self.seen += 1;
     }
 }
 

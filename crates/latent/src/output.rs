@@ -59,6 +59,11 @@ impl Output {
         self.form == Form::Human && io::stdout().is_terminal()
     }
 
+    /// True when its lines may have colours: for a person on a terminal, unless `NO_COLOR` says otherwise.
+    pub(crate) fn is_coloured(&self) -> bool {
+        self.is_watched() && !colours_are_unwanted()
+    }
+
     /// One line: `document` for machines, `text` for people.
     ///
     /// # Errors
@@ -176,6 +181,10 @@ fn to_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+fn colours_are_unwanted() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Palette {
     Plain,
@@ -185,8 +194,7 @@ enum Palette {
 impl Palette {
     /// Colours on a terminal, unless `NO_COLOR` says otherwise.
     fn of_stderr() -> Self {
-        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        if io::stderr().is_terminal() && !unwanted { Self::Colours } else { Self::Plain }
+        if io::stderr().is_terminal() && !colours_are_unwanted() { Self::Colours } else { Self::Plain }
     }
 
     const fn error(self) -> (&'static str, &'static str) {

@@ -36,6 +36,28 @@ fn a_group_over_many_partitions_shares_one_sync() {
 }
 
 #[test]
+fn an_entry_that_is_only_written_is_answered_while_its_group_is_synced() {
+    struct CloseAgain(Arc<TestStorage>);
+    impl AppendWatcher for CloseAgain {
+        fn appended(&self, _: &str, _: Partition, _: Offset) {
+            self.0.close_gate();
+        }
+    }
+    let (_directory, storage, broker, first) = held(EngineLimits::default());
+    let log = broker.state_log("d").unwrap();
+    let synced = log.append(b"settled".as_slice().into(), Durability::Synced);
+    let written = log.append(b"noted".as_slice().into(), Durability::Written);
+    let (answer, answered) = std::sync::mpsc::channel();
+    written.on_ready(move |result| answer.send(result).unwrap());
+    // The first record's sync passes, the next group's waits again.
+    broker.watch_appends(Arc::new(CloseAgain(Arc::clone(&storage))));
+    storage.open_gate();
+    assert!(answered.recv_timeout(std::time::Duration::from_secs(60)).expect("the answer waits for the sync").is_ok());
+    storage.open_gate();
+    assert!(first.wait().is_ok() && synced.wait().is_ok());
+}
+
+#[test]
 fn a_full_queue_refuses_at_its_edge_and_takes_again_afterwards() {
     let (_directory, storage, broker, first) = held(EngineLimits { queue_records: 3, ..EngineLimits::default() });
     let taken: Vec<_> = (0..3).map(|n| broker.submit_record("t", record(&format!("u{n}"), "k", "x"))).collect();

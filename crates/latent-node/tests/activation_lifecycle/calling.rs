@@ -1,11 +1,11 @@
 //! Direct calls: the same admission, queue, checks and journal as for events, with values in and values out.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use latent_core::{ActivationOutcome, Budget, BudgetKind, Clock, ContractName, Deadline, FunctionName, SystemClock, TraceId};
 use latent_node::{
-    Account, ActivationEnd, CallOrder, Catalog, InboundTarget, LocalActivationManager, NodeLimits, RevocationScope, WasmBackend,
+    Account, ActivationEnd, CallOrder, Catalog, InboundTarget, LocalActivationManager, NodeError, NodeLimits, RevocationScope, WasmBackend,
 };
 use latent_test_guests::{BEHAVE, Guest, PLAIN};
 use latent_wasmtime::{EngineOptions, HANDLER_CONTRACT, WasmEngine};
@@ -68,6 +68,21 @@ async fn a_call_gives_its_result_and_is_in_the_journal_without_a_delivery() {
     let entry = node.manager.journal_entry(end.activation).unwrap();
     assert_eq!((entry.function.as_str(), &entry.delivery, entry.ended.kind), ("divide", &None, "success"));
     assert!(entry.fuel_used > 0 && entry.started_at.is_some());
+}
+
+#[tokio::test]
+async fn a_listener_hears_of_every_end_with_what_the_guest_said_before_the_caller_has_it() {
+    let node = Called::running(PLAIN);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hearing = Arc::clone(&heard);
+    node.manager.on_end(Arc::new(move |entry| hearing.lock().unwrap().push(entry.clone()))).unwrap();
+    assert_eq!(node.manager.on_end(Arc::new(|_| {})), Err(NodeError::EndListenerTaken));
+    let end = node.call(&work("fail"), r#"["because"]"#).await;
+    let heard = std::mem::take(&mut *heard.lock().unwrap());
+    assert_eq!(heard.len(), 1);
+    assert_eq!((heard[0].activation, heard[0].ended.kind, &heard[0].log), (end.activation, "trap", &end.report.log));
+    assert!(heard[0].log.iter().any(|line| line.text.contains("because")));
+    assert_eq!(Some(&heard[0]), node.manager.journal_entry(end.activation).as_deref());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 mod behave;
 mod bench;
 mod command;
+mod forward;
 mod hostile;
 mod hostile_results;
 mod hostile_shapes;

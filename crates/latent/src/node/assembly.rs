@@ -45,15 +45,35 @@ impl Assembly {
 /// # Errors
 /// [`CliError::Node`] naming the service, trigger or part.
 pub(super) fn assemble(config: Config, log: Arc<EmbeddedBroker>, runtime: &Handle) -> Result<Assembly, CliError> {
+    let publishing = Arc::clone(&log) as Arc<dyn EventBus>;
+    assemble_publishing(config, log, publishing, runtime)
+}
+
+/// As [`assemble`], with what functions publish going through `publishing`, which also tells what the log has got: for who wants to see
+/// events on their way.
+///
+/// # Errors
+/// As [`assemble`].
+pub(super) fn assemble_publishing(
+    config: Config,
+    log: Arc<EmbeddedBroker>,
+    publishing: Arc<dyn EventBus>,
+    runtime: &Handle,
+) -> Result<Assembly, CliError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let bus = Arc::clone(&log) as Arc<dyn EventBus>;
     let EngineConfig::Embedded { maintenance_interval_seconds, .. } = &config.engine;
     let schedule = Schedule::begin(clock.mono(), *maintenance_interval_seconds);
     let watch = ClockWatch::open(HostFiles::below(&config.node.data_dir), Arc::clone(&clock));
     let watch = Arc::new(watch.map_err(|error| part("the watch of the clock", &error))?);
-    let maintainer = Arc::new(Maintainer::new(Arc::clone(&bus), Arc::clone(&watch)));
+    let maintainer = Arc::new(Maintainer::new(bus, Arc::clone(&watch)));
 
-    let composition = Composition::new(Foundation { config: &config, bus, clock: Arc::clone(&clock), runtime: runtime.clone() })?;
+    let composition = Composition::new(Foundation {
+        config: &config,
+        bus: Arc::clone(&publishing),
+        clock: Arc::clone(&clock),
+        runtime: runtime.clone(),
+    })?;
     let services = composition.admit(&config.services)?;
     check_handlers(&config.triggers, &services)?;
     composition.tidy(&config.services);
@@ -66,7 +86,7 @@ pub(super) fn assemble(config: Config, log: Arc<EmbeddedBroker>, runtime: &Handl
     let (manager, audit) = (Arc::clone(&composition.manager), Arc::clone(&composition.audit));
     let (driver, handle) =
         DeliveryDriver::new(Arc::clone(&manager), Arc::clone(&clock), bindings).map_err(|error| part("the delivery driver", &error))?;
-    log.watch_appends(Arc::new(Wake(handle.clone())));
+    publishing.watch_appends(Arc::new(Wake(handle.clone())));
     let composition = Arc::new(composition);
     let reloader = Reloader::new(config, Arc::clone(&composition), parts, handle.clone());
     let reports =

@@ -118,3 +118,25 @@ fn activations_are_measured_and_every_line_has_the_stable_fields() {
     }
     assert_eq!(entries(&env), 0, "the measured folder is gone");
 }
+
+#[test]
+fn events_are_sent_through_a_node_and_every_line_has_the_stable_fields() {
+    let env = with_disk();
+    let arguments = ["bench", "trigger", "--quick", "--allow-memory", "--dir", "disk", "--json"];
+    let rows = documents(&env.run(arguments).with_status(0));
+    let named: Vec<_> = rows.iter().map(|row| (row["id"].as_str().unwrap(), row["case"].as_str().unwrap())).collect();
+    let expected = [
+        ("Q-06", "many, default cells"),
+        ("Q-06", "many, 32 cells"),
+        ("Q-06", "one, until it is out"),
+        ("Q-06", "one, until it is settled"),
+        ("Q-07", "bytes of each of 20,000"),
+        ("Q-22", "append to first act"),
+    ];
+    assert_eq!(named, expected);
+    for row in &rows {
+        assert!(row["ours"].is_f64() && row["ratio"].is_f64() && row["reference"].as_f64().is_some_and(|number| number > 0.0), "{row}");
+        assert_eq!((&row["pass"], &row["runs"]), (&json!(null), &json!(2)), "{row}");
+    }
+    assert_eq!(entries(&env), 0, "the measured folder is gone");
+}

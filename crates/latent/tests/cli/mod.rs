@@ -6,6 +6,7 @@ mod clock;
 mod commands;
 mod completeness;
 mod config;
+mod dev;
 mod holding;
 mod invoking;
 mod maintaining;

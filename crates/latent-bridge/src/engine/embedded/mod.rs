@@ -322,7 +322,7 @@ impl EmbeddedBroker {
         };
         Ok(StateLog {
             shared: log,
-            queue: Arc::clone(&shared.queue),
+            engine: Arc::clone(&self.shared),
             entry_bytes_max: shared.limits.state_entry_bytes,
             log_bytes_max: shared.limits.state_log_bytes,
         })

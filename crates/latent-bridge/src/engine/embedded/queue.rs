@@ -132,11 +132,19 @@ impl<C> Queue<C> {
 
     /// Takes as many commands as share one group; none when none wait.
     pub(super) fn take(&self, group: Bound) -> Vec<C> {
+        self.take_while(group, |_| true)
+    }
+
+    /// The same, ending before the first that is not `wanted`.
+    pub(super) fn take_while(&self, group: Bound, wanted: impl Fn(&C) -> bool) -> Vec<C> {
         let mut state = self.lock();
         let mut taken = Vec::new();
         let mut sum = Bound { count: 0, bytes: 0 };
-        while let Some((cost, _)) = state.waiting.front().filter(|(cost, _)| taken.is_empty() || joins(*cost, sum, group)) {
-            let cost = *cost;
+        let next = |waiting: &VecDeque<(Cost, C)>, sum: Bound, first: bool| {
+            let front = waiting.front().filter(|(cost, command)| (first || joins(*cost, sum, group)) && wanted(command));
+            front.map(|(cost, _)| *cost)
+        };
+        while let Some(cost) = next(&state.waiting, sum, taken.is_empty()) {
             sum = Bound { count: sum.count.saturating_add(cost.count), bytes: sum.bytes.saturating_add(cost.bytes) };
             let used = state.used(cost.lane);
             used.count = used.count.saturating_sub(cost.count);
@@ -211,6 +219,15 @@ mod tests {
         assert_eq!(queue.take(Bound { count: 2, bytes: 100 }), vec![0, 1]);
         assert_eq!(queue.take(Bound { count: 9, bytes: 29 }), vec![2, 3]);
         assert_eq!(queue.take(Bound { count: 9, bytes: 9 }), vec![4]);
+    }
+
+    #[test]
+    fn commands_are_taken_up_to_the_first_that_is_not_wanted() {
+        let queue = queue(10, 1_000);
+        (0..4).for_each(|n| queue.push(cost(1), n).unwrap());
+        assert_eq!(queue.take_while(WIDE, |n| *n != 2), vec![0, 1]);
+        assert_eq!(queue.take_while(WIDE, |n| *n != 2), Vec::<u32>::new());
+        assert_eq!(queue.take(WIDE), vec![2, 3]);
     }
 
     #[test]

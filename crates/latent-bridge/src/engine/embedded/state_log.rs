@@ -13,13 +13,14 @@ use latent_core::Ticket;
 use super::append_file::{AppendFile, Extent};
 use super::directory::{discard, set_aside, sync_parent, temporary};
 use super::frame::Salt;
-use super::queue::{Cost, Grouping, Lane, Queue};
+use super::queue::{Cost, Grouping, Lane};
 use super::recovery::confirm;
 use super::state_scan::{ENTRY_HEADER_BYTES, encode_entry, scan_entries};
 use super::state_writer::StateCommand;
 use super::storage::{OpenAs, PathKind, Storage, StorageFile};
 use super::window::Window;
 use super::writer::Command;
+use super::{Shared, Waking};
 use crate::error::base_name;
 use crate::{BusError, limits};
 
@@ -47,7 +48,7 @@ pub struct ReplayReport {
 #[derive(Clone)]
 pub struct StateLog {
     pub(super) shared: Arc<StateShared>,
-    pub(super) queue: Arc<Queue<Command>>,
+    pub(super) engine: Arc<Shared>,
     pub(super) entry_bytes_max: u64,
     pub(super) log_bytes_max: u64,
 }
@@ -75,7 +76,14 @@ impl StateLog {
         }
         let mut frame = Vec::with_capacity(ENTRY_HEADER_BYTES + entry.len());
         encode_entry(self.shared.salt, &entry, &mut frame);
-        self.submit(frame, Grouping::Shared, |frame, completer| StateCommand::Append { frame, durability, completer })
+        let waking = if durability == Durability::Written { Waking::Nobody } else { Waking::Writer };
+        let ticket =
+            self.submit(frame, (Grouping::Shared, waking), |frame, completer| StateCommand::Append { frame, durability, completer });
+        if durability == Durability::Written {
+            // Nobody waits for the disk here, so no other thread has to wake for it.
+            self.engine.write_notes_if_idle();
+        }
+        ticket
     }
 
     /// Hands every entry to `take`, oldest first, from a copy of the log's length taken now.
@@ -112,7 +120,7 @@ impl StateLog {
         }
         let mut frames = Vec::with_capacity(bytes);
         entries.iter().for_each(|entry| encode_entry(self.shared.salt, entry, &mut frames));
-        self.submit(frames, Grouping::Alone, |frames, completer| StateCommand::Replace { frames, completer })
+        self.submit(frames, (Grouping::Alone, Waking::Writer), |frames, completer| StateCommand::Replace { frames, completer })
     }
 
     fn check_entry(&self, entry: &Bytes) -> Result<(), BusError> {
@@ -127,13 +135,18 @@ impl StateLog {
     fn submit(
         &self,
         frames: Vec<u8>,
-        grouping: Grouping,
+        (grouping, waking): (Grouping, Waking),
         command: impl FnOnce(Vec<u8>, latent_core::Completer<Result<(), BusError>>) -> StateCommand,
     ) -> Ticket<Result<(), BusError>> {
         let cost = Cost { lane: Lane::State, count: 1, bytes: frames.len() as u64, grouping };
         let (ticket, completer) = Ticket::pair(Err(BusError::Backend("the log's writer ended before it answered".to_owned())));
         let command = Command::State { log: Arc::clone(&self.shared), command: command(frames, completer) };
-        match self.queue.push(cost, command) {
+        let queue = &self.engine.queue;
+        let pushed = match waking {
+            Waking::Writer => queue.push(cost, command),
+            Waking::Nobody => queue.push_quietly(cost, command),
+        };
+        match pushed {
             Ok(()) => ticket,
             Err(error) => Ticket::ready(Err(error)),
         }

@@ -1,8 +1,8 @@
 //! Commits groups: takes commands from the queue, lets the machine decide, does the I/O it asks for, and hands out the answers.
 //!
 //! One thread at a time is the writer: the log's own thread, or a publisher that would wait anyway and found the writer idle (then a
-//! lone publisher needs no other thread to wake). Order within a group: write every file, sync every file, show the records to
-//! readers, tell the watcher, let go of the writer, complete the tickets.
+//! lone publisher needs no other thread to wake), or who brings a note for a state log that nobody syncs. Order within a group: write every file, answer who waits for no more than that, sync
+//! every file, show the records to readers, tell the watcher, let go of the writer, complete the tickets.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use super::events::Event;
 use super::queue::Bound;
 use super::retention_pass;
 use super::segment::Segment;
-use super::state_log::StateShared;
+use super::state_log::{Durability, StateShared};
 use super::state_writer::{self, Entry, Settled, StateCommand, StateGroup};
 use super::topic::Topic;
 use super::topic_log::{SealedBefore, TopicLog};
@@ -39,6 +39,13 @@ pub(super) enum Command {
     Raise { topic: usize, partition: u32, next: u64, completer: Completer<Result<(), BusError>> },
     /// Expire what is old. Comes alone.
     Maintain { now: UnixMillis, completer: Completer<Result<MaintenanceReport, BusError>> },
+}
+
+impl Command {
+    /// Whether it is done when it is written: it never waits for the disk.
+    fn is_note(&self) -> bool {
+        matches!(self, Self::State { command: StateCommand::Append { durability: Durability::Written, .. }, .. })
+    }
 }
 
 /// Who is told what became of a submission.
@@ -77,9 +84,14 @@ struct Finished {
 }
 
 impl Finished {
-    fn complete(self) {
-        self.answers.into_iter().for_each(|answer| answer.ticket.answer(answer.results));
-        self.states.into_iter().for_each(|(completer, result)| completer.complete(result));
+    fn complete(mut self) {
+        std::mem::take(&mut self.answers).into_iter().for_each(|answer| answer.ticket.answer(answer.results));
+        self.complete_states();
+    }
+
+    /// What is known of state logs so far.
+    fn complete_states(&mut self) {
+        self.states.drain(..).for_each(|(completer, result)| completer.complete(result));
     }
 }
 
@@ -117,6 +129,28 @@ impl Shared {
         if self.queue.waiting() > 0 {
             self.queue.wake();
         }
+    }
+
+    /// Writes the notes that wait, up to the first command that needs more, unless somebody is the writer already. For who brings one and
+    /// must not wait for the disk.
+    pub(super) fn write_notes_if_idle(&self) {
+        let finished = match self.writer.try_lock() {
+            Ok(mut writer) => {
+                let _close = CloseOnPanic(self);
+                let notes = self.queue.take_while(self.group_bound(), Command::is_note);
+                writer.group(self, notes)
+            }
+            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::Poisoned(_)) => return self.abandon_queue(),
+        };
+        finished.complete();
+        if self.queue.waiting() > 0 {
+            self.queue.wake();
+        }
+    }
+
+    fn group_bound(&self) -> Bound {
+        Bound { count: self.limits.group_records, bytes: self.limits.group_bytes }
     }
 
     fn let_others_join(&self, expected: usize) {
@@ -179,8 +213,7 @@ impl Writer {
     }
 
     fn next_group(&mut self, shared: &Shared) -> Finished {
-        let limits = shared.limits;
-        let commands = shared.queue.take(Bound { count: limits.group_records, bytes: limits.group_bytes });
+        let commands = shared.queue.take(shared.group_bound());
         self.last_submissions = commands.len();
         self.group(shared, commands)
     }
@@ -215,6 +248,8 @@ impl Writer {
         self.machine.drop_empty();
         let written = self.write_topics(shared);
         states.retain_mut(|group| group.write(&mut finished.states));
+        // A note of an attempt need not wait for the disk, and what it lets begin goes on while the disk is busy.
+        finished.complete_states();
         let settled = self.sync_topics(shared, written);
         states.into_iter().for_each(|group| group.sync(&mut finished.states));
         self.settle(shared, settled, &mut finished);

@@ -307,6 +307,11 @@ impl DeliveryHandle {
         ticket
     }
 
+    /// Events settled since the start: of [`DeliveryHandle::totals`] what is asked for often.
+    pub fn settled(&self) -> u64 {
+        lock(&self.0.sums).totals.settled
+    }
+
     /// Sums since the start.
     pub fn totals(&self) -> DeliveryTotals {
         let sums = lock(&self.0.sums);

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum as _};
+use clap::Args;
 
+use super::in_order;
 use super::measure::Session;
 use super::plan::Plan;
 use super::row::{HEADINGS, Row};
@@ -52,10 +53,7 @@ impl BusArgs {
 
     /// Each row once, in the order in which they are measured.
     fn rows(&self) -> Vec<RowId> {
-        let mut rows = if self.rows.is_empty() { RowId::value_variants().to_vec() } else { self.rows.clone() };
-        rows.sort_unstable();
-        rows.dedup();
-        rows
+        in_order(&self.rows)
     }
 }
 

@@ -35,9 +35,14 @@ pub(super) fn body(size: PayloadSize, number: u64) -> Result<Vec<u8>, CliError> 
 
 /// The record of the event with this number: what our log takes.
 pub(super) fn record(size: PayloadSize, number: u64) -> Result<NewRecord, CliError> {
+    record_under(&key(number), size, number)
+}
+
+/// The same under another key.
+pub(super) fn record_under(key: &str, size: PayloadSize, number: u64) -> Result<NewRecord, CliError> {
     let made = || -> Result<NewRecord, CoreError> {
         let payload = Bytes::from(payload(size, number));
-        NewRecord::new(Some(Uid::parse(&uid(number))?), &key(number), MediaType::json(), Attributes::default(), payload)
+        NewRecord::new(Some(Uid::parse(&uid(number))?), key, MediaType::json(), Attributes::default(), payload)
     };
     made().map_err(|error| CliError::Bench { doing: format!("making event {number}"), reason: error.to_string() })
 }

@@ -19,9 +19,10 @@ mod row;
 mod rows;
 mod scratch;
 mod store;
+mod trigger;
 mod workload;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use latent_bridge::BusError;
 
 use crate::cli::LaterArgs;
@@ -36,15 +37,14 @@ pub(crate) enum BenchCommand {
     Bus(bus::BusArgs),
     /// Measure activations against a loop by hand, and what idle nodes take
     Activation(activation::ActivationArgs),
+    /// Measure events from topic to topic: publication, activation, publication
+    Trigger(trigger::TriggerArgs),
     /// Publishes until it is killed; `bench bus` starts it
     #[command(hide = true)]
     Fill(fill::FillArgs),
     /// Not built in this version
     #[command(hide = true)]
     Publish(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
-    Trigger(LaterArgs),
 }
 
 /// Runs `latent bench …`.
@@ -55,17 +55,25 @@ pub(crate) fn bench(command: &BenchCommand, output: &mut Output) -> Result<(), C
     match command {
         BenchCommand::Bus(args) => bus::bus(args, output),
         BenchCommand::Activation(args) => activation::activation(args, output),
+        BenchCommand::Trigger(args) => trigger::trigger(args, output),
         BenchCommand::Fill(args) => fill::fill(args),
         BenchCommand::Publish(_) => Err(later("publish")),
-        BenchCommand::Trigger(_) => Err(later("trigger")),
     }
 }
 
 fn later(word: &str) -> CliError {
     CliError::NotBuilt {
         what: format!("latent bench {word}"),
-        instead: "measure the log with `latent bench bus`, activations with `latent bench activation`",
+        instead: "measure the log with `latent bench bus`, activations with `latent bench activation`, both together with `latent bench trigger`",
     }
+}
+
+/// The named rows, each once and in the order of the table; all of them when none is named.
+fn in_order<R: ValueEnum + Ord + Clone>(named: &[R]) -> Vec<R> {
+    let mut rows = if named.is_empty() { R::value_variants().to_vec() } else { named.to_vec() };
+    rows.sort_unstable();
+    rows.dedup();
+    rows
 }
 
 /// A failure of the system while something was measured.

@@ -51,6 +51,7 @@ pub(crate) fn new(args: &NewArgs, output: &mut Output) -> Result<(), CliError> {
     output.line(&json!({ "name": name, "files": files }), || {
         format!(
             "made {name}: {files} files. Next:\n  cd {name}\n  cargo build --release --target wasm32-wasip2\n  latent run -c latent.toml\n\
+             or, while you write it, `latent dev .` instead of the last two;\n\
              and from another terminal, in the same folder:\n  latent bus publish {name}.in --file events.jsonl --key-pointer /user"
         )
     })

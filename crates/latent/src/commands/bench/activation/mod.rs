@@ -11,9 +11,12 @@ mod rows;
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum as _};
+use clap::Args;
 
+pub(super) use self::ours::OurNode;
 use self::rows::RowId;
+pub(super) use self::rows::dormant;
+use super::in_order;
 use super::measure::Session;
 use super::plan::Plan;
 use super::row::{HEADINGS, Row};
@@ -48,10 +51,7 @@ pub(crate) struct ActivationArgs {
 impl ActivationArgs {
     /// Each row once, in the order in which they are measured.
     fn rows(&self) -> Vec<RowId> {
-        let mut rows = if self.rows.is_empty() { RowId::value_variants().to_vec() } else { self.rows.clone() };
-        rows.sort_unstable();
-        rows.dedup();
-        rows
+        in_order(&self.rows)
     }
 }
 

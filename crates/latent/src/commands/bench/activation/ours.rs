@@ -29,7 +29,7 @@ use crate::node::Ids;
 const DEADLINE_MILLIS: u64 = 10_000;
 
 /// A node with one service.
-pub(super) struct OurNode {
+pub(in super::super) struct OurNode {
     runtime: Runtime,
     caller: Arc<Caller>,
 }
@@ -45,7 +45,7 @@ struct Caller {
 
 impl OurNode {
     /// A node whose activations run on so many threads.
-    pub(super) fn start(threads: usize) -> Result<Self, CliError> {
+    pub(in super::super) fn start(threads: usize) -> Result<Self, CliError> {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().map_err(failed("making a runtime"))?;
         let caller = Caller::new(&runtime)?;
@@ -53,7 +53,7 @@ impl OurNode {
     }
 
     /// So many events at a time, one after the other each, for so long.
-    pub(super) fn slice(&self, at_a_time: usize, time: Duration) -> Result<Slice, CliError> {
+    pub(in super::super) fn slice(&self, at_a_time: usize, time: Duration) -> Result<Slice, CliError> {
         // Tasks of the runtime, as the node's delivery is.
         let running: Vec<_> = (0..at_a_time).map(|_| self.runtime.spawn(Arc::clone(&self.caller).one_by_one(time))).collect();
         let ended = |task: JoinHandle<_>| self.runtime.block_on(task).unwrap_or_else(|error| Err(engine_failed("running a node", &error)));

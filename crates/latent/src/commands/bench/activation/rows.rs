@@ -80,7 +80,8 @@ fn threads(session: &mut Session, report: &mut dyn FnMut(&Row) -> Result<(), Cli
     report(&session.row(spec("two threads", BY_HAND, 0.6), pair)?)
 }
 
-fn dormant(session: &mut Session, report: &mut dyn FnMut(&Row) -> Result<(), CliError>) -> Result<(), CliError> {
+/// what a publication or a binding takes that does nothing.
+pub(in super::super) fn dormant(session: &mut Session, report: &mut dyn FnMut(&Row) -> Result<(), CliError>) -> Result<(), CliError> {
     // One loaded component beside nothing is Q-08's matter, and its compilation leaves threads behind.
     let one = Shape { publications: 1, bindings: 0, components: 1 };
     let one = IdleNode::prepare(&session.scratch.folder("one")?, one)?;

@@ -1,0 +1,105 @@
+//! `latent bench trigger`: what an event costs from topic to topic, and how soon one wakes its function.
+//!
+//! `node` is a node of this process with one trigger, put together as `latent run` does it; `passage` sends events through it; `watched`
+//! sees what its function publishes. What is compared with which target stands in `rows`.
+
+mod guest;
+mod node;
+mod passage;
+mod rows;
+mod watched;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use self::rows::RowId;
+use super::in_order;
+use super::measure::Session;
+use super::plan::Plan;
+use super::row::{HEADINGS, Row};
+use super::scratch::{Memory, Scratch, remove};
+use crate::error::CliError;
+use crate::exit::ExitStatus;
+use crate::output::{Form, Output};
+use crate::stop::StopSignal;
+
+/// Arguments of `latent bench trigger`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  latent bench trigger
+  latent bench trigger --rows Q-06,Q-22 --dir data
+  latent bench trigger --json
+
+Every event is durable on both sides, so the disk under the folder is measured too. What an event costs is compared with what its parts \
+cost alone, both in turns in this run. A target that is missed is told in the row and is no failure of the command. It works in a new \
+folder, which is removed at the end.")]
+pub(crate) struct TriggerArgs {
+    /// Only these rows
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', ignore_case = true)]
+    rows: Vec<RowId>,
+    /// Make the folder in this one instead of the current one
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Everything once, with as little as can be: whether it works. Nothing is judged
+    #[arg(long)]
+    quick: bool,
+    /// Go on where a sync costs nothing
+    #[arg(long)]
+    allow_memory: bool,
+}
+
+/// Measures row after row and prints each as soon as it is known.
+pub(super) fn trigger(args: &TriggerArgs, output: &mut Output) -> Result<(), CliError> {
+    let memory = if args.allow_memory { Memory::Allowed } else { Memory::Refused };
+    let scratch = Scratch::create(args.dir.as_deref().unwrap_or(".".as_ref()), memory)?;
+    let root = scratch.root().to_owned();
+    // Also when the run hangs in a write and cannot clean up by itself.
+    let stop = StopSignal::install_then(move || {
+        remove(&root);
+        ExitStatus::Failed
+    })?;
+    let file_system = scratch.file_system().to_owned();
+    let plan = if args.quick { Plan::quick() } else { Plan::full(0) };
+    let mut session = Session::begin(plan, scratch, stop)?;
+    if output.form() == Form::Human {
+        output.text(&format!("{} runs of each side in turns, on {file_system}", session.plan.rounds))?;
+        output.text(HEADINGS)?;
+        output.flush()?;
+    }
+    for row in in_order(&args.rows) {
+        if output.is_closed() {
+            break;
+        }
+        row.measure(&mut session, &mut |row: &Row| {
+            output.line(row, || row.to_string())?;
+            output.flush()
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: TriggerArgs,
+    }
+
+    #[test]
+    fn rows_are_named_as_in_the_table_and_measured_once_in_its_order() {
+        let rows = |words: &[&str]| {
+            let words = Words::try_parse_from(["trigger"].iter().chain(words)).ok()?;
+            Some(in_order(&words.args.rows))
+        };
+        assert_eq!(rows(&["--rows", "q-22,Q-06,Q-06"]), Some(vec![RowId::Passage, RowId::WakeUp]));
+        assert_eq!(rows(&[]).map(|rows| rows.len()), Some(3));
+        assert_eq!(rows(&["--rows", "Q-03"]), None);
+    }
+}
