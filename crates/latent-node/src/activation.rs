@@ -300,6 +300,12 @@ impl LocalActivationManager {
         self.journal().of_event(topic, partition, offset)
     }
 
+    /// How far back the journal goes: its entries, and when the oldest was handed over.
+    pub fn journal_reach(&self) -> (usize, Option<UnixMillis>) {
+        let journal = self.journal();
+        (journal.len(), journal.oldest().map(|entry| entry.queued_at))
+    }
+
     /// The last activations that ended, newest first, at most `count_max`.
     pub fn journal_newest(&self, count_max: usize) -> Vec<Arc<JournalEntry>> {
         self.journal().newest(count_max)

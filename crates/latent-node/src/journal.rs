@@ -242,6 +242,11 @@ impl Journal {
         self.entries.iter().rev().take(count_max).cloned().collect()
     }
 
+    /// The oldest entry that is still remembered.
+    pub fn oldest(&self) -> Option<&JournalEntry> {
+        self.entries.front().map(Arc::as_ref)
+    }
+
     /// Entries kept.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -10,15 +10,16 @@ use std::time::{Duration, Instant};
 
 use latent_bridge::embedded::TopicStatistics;
 use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
-use latent_core::{ActivationId, SystemClock};
+use latent_core::{ActivationId, Place, SystemClock};
 use latent_topics::{DeliveryStore, TopicsError};
 use tokio::runtime::Runtime;
 
 use crate::administration::{self, AdminError};
-use crate::config::settings::ServiceConfig;
+use crate::config::settings::{ServiceConfig, TriggerConfig};
 use crate::control::{
-    Answer, ClockInfo, ControlClient, ControlError, ControlTarget, Fault, Invocation, Invoked, NodeInfo, NodeSummary, ReloadOrder,
-    Reloaded, Request, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo, TriggerStatus, answer,
+    Answer, ClockInfo, ControlClient, ControlError, ControlTarget, EventHistory, Fault, ForgetRefused, Forgotten, Invocation, Invoked,
+    NodeInfo, NodeSummary, ReloadOrder, Reloaded, RemovedTrigger, Request, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo,
+    TriggerStatus, answer,
 };
 use crate::data_dir::DataDir;
 use crate::engine::engine_options;
@@ -27,6 +28,7 @@ use crate::host::{ClockWatch, HostFileError, HostFiles};
 use crate::limits;
 use crate::logging;
 use crate::maintenance::{MaintainError, Maintainer};
+use crate::node;
 
 const REACHING: &str = "reaching the running node";
 /// How often a starting node is looked for.
@@ -56,6 +58,8 @@ pub(crate) struct Stopped<'s> {
     pub(crate) bindings: StoppedStatus<'s>,
     /// What it would publish; `None` for a command without a configuration.
     pub(crate) services: Option<&'s [ServiceConfig]>,
+    /// The triggers it would have; none for a command without a configuration.
+    pub(crate) triggers: &'s [TriggerConfig],
 }
 
 /// No command but `trigger status` asks for bindings.
@@ -70,10 +74,10 @@ impl Access {
     /// [`CliError::Held`], [`CliError::Control`] for a node of another version, [`CliError::NotProvisioned`],
     /// [`CliError::NoPermission`], [`CliError::Log`] when the directory cannot be opened.
     pub(crate) fn open(dir: &DataDir, holder: &str, bindings: StoppedStatus<'_>) -> Result<Self, CliError> {
-        Self::open_knowing(dir, holder, Stopped { bindings, services: None })
+        Self::open_knowing(dir, holder, Stopped { bindings, services: None, triggers: &[] })
     }
 
-    /// As [`Access::open`], with what the configuration says of services.
+    /// As [`Access::open`], with what the configuration says of services and triggers.
     ///
     /// # Errors
     /// As [`Access::open`].
@@ -206,7 +210,8 @@ impl OpenDirectory {
     fn new(dir: &DataDir, log: EmbeddedBroker, stopped: Stopped<'_>) -> Result<Self, CliError> {
         let statuses = (stopped.bindings)(&log)?;
         let (dir, services) = (dir.log().to_owned(), stopped.services.map(<[_]>::to_vec));
-        let target = Arc::new(StoppedNode { log: Arc::new(log), dir, services, statuses });
+        let triggers = stopped.triggers.to_vec();
+        let target = Arc::new(StoppedNode { log: Arc::new(log), dir, services, triggers, statuses });
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.map_err(|error| CliError::Node {
             what: "the command could not be started".to_owned(),
@@ -222,6 +227,7 @@ struct StoppedNode {
     log: Arc<EmbeddedBroker>,
     dir: PathBuf,
     services: Option<Vec<ServiceConfig>>,
+    triggers: Vec<TriggerConfig>,
     statuses: Vec<TriggerStatus>,
 }
 
@@ -294,6 +300,23 @@ impl ControlTarget for StoppedNode {
     }
 
     fn abandon(&self, _: ActivationId) {}
+
+    /// The journal has ended with its node.
+    fn event_history(&self, place: &Place) -> Result<EventHistory, Fault> {
+        let store = node::memory_of(&self.log)?;
+        let mut triggers = node::stopped_events(&self.log, store.as_deref(), &self.triggers, place)?;
+        triggers.extend(store.into_iter().flat_map(|store| node::removed_events(&store, &self.triggers, &place.topic)));
+        Ok(EventHistory::of_triggers(triggers))
+    }
+
+    fn removed_triggers(&self) -> Result<Vec<RemovedTrigger>, Fault> {
+        Ok(node::memory_of(&self.log)?.map_or_else(Vec::new, |store| node::removed_triggers(&store, &self.triggers)))
+    }
+
+    fn forget_trigger(&self, id: &str) -> Result<Forgotten, Fault> {
+        let store = node::memory_of(&self.log)?.ok_or_else(|| ForgetRefused::Unknown { id: id.to_owned() })?;
+        node::forget(&store, &self.triggers, id, "remove it from the configuration first")
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::commands::bus::BusCommand;
 use crate::commands::check::CheckArgs;
 use crate::commands::clock::ClockCommand;
 use crate::commands::completions::CompletionsArgs;
+use crate::commands::deadletter::DeadletterCommand;
 use crate::commands::dev::DevArgs;
 use crate::commands::invoke::InvokeArgs;
 use crate::commands::new::NewArgs;
@@ -57,6 +58,9 @@ pub(crate) enum Command {
     /// See what the triggers do
     #[command(subcommand, after_help = "Example:\n  latent trigger status -c latent.toml")]
     Trigger(TriggerCommand),
+    /// See which events will not run again and why, and publish them again
+    #[command(subcommand, after_help = "Example:\n  latent deadletter list -c latent.toml")]
+    Deadletter(DeadletterCommand),
     /// See what may be called, point routes, revoke for good
     #[command(subcommand, after_help = "Example:\n  latent service list -c latent.toml")]
     Service(ServiceCommand),
@@ -79,9 +83,6 @@ pub(crate) enum LaterCommand {
     /// Not built in this version
     #[command(hide = true)]
     Archive(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
-    Deadletter(LaterArgs),
     /// Not built in this version
     #[command(hide = true)]
     Broker(LaterArgs),
@@ -108,7 +109,6 @@ impl LaterCommand {
     pub(crate) const fn word(&self) -> &'static str {
         match self {
             Self::Archive(_) => "archive",
-            Self::Deadletter(_) => "deadletter",
             Self::Broker(_) => "broker",
             Self::Secret(_) => "secret",
             Self::Why(_) => "why",

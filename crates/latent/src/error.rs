@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use crate::commands::bus::{EmptyLines, Repetition, SentCounts};
+use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
 use crate::config::ConfigError;
 use crate::control::{ControlError, Fault, Maintained};
@@ -133,6 +134,22 @@ pub(crate) enum CliError {
         nearest: Option<String>,
         /// Services there are.
         known: Vec<String>,
+    },
+    /// Nothing is known of a trigger of this id.
+    #[error("there is no trigger {trigger:?}")]
+    UnknownTrigger {
+        /// As given.
+        trigger: String,
+        /// The one that was probably meant.
+        nearest: Option<String>,
+        /// Triggers that could be meant.
+        known: Vec<String>,
+    },
+    /// Dead letters that were not published again, or may not have been. They were told one by one.
+    #[error("{} of {} dead letters were refused and {} are uncertain", counts.refused, counts.letters(), counts.uncertain)]
+    Unreplayed {
+        /// What became of all.
+        counts: ReplayCounts,
     },
     /// No event that can be read has this uid.
     #[error("topic {topic:?} has no event with uid {uid:?}")]
@@ -283,6 +300,8 @@ impl CliError {
             Self::Log { fault, .. } | Self::Damaged { fault, .. } | Self::Provisioned { fault, .. } => &fault.kind,
             Self::UnknownTopic { .. } => "unknown-topic",
             Self::UnknownService { .. } => "unknown-service",
+            Self::UnknownTrigger { .. } => "unknown-trigger",
+            Self::Unreplayed { .. } => "replay-incomplete",
             Self::NotFound { .. } => "not-found",
             Self::Input { .. } => "input",
             Self::Value { .. } => "value",
@@ -305,10 +324,13 @@ impl CliError {
             Self::Unanswered { .. } => ExitStatus::Uncertain,
             Self::Log { fault, .. } if fault.uncertain => ExitStatus::Uncertain,
             Self::Incomplete { counts, .. } if counts.uncertain > 0 => ExitStatus::Uncertain,
+            Self::Unreplayed { counts } if counts.uncertain > 0 => ExitStatus::Uncertain,
             Self::Log { .. }
             | Self::Damaged { .. }
             | Self::UnknownTopic { .. }
             | Self::UnknownService { .. }
+            | Self::UnknownTrigger { .. }
+            | Self::Unreplayed { .. }
             | Self::Incomplete { .. }
             | Self::Unmaintained { .. }
             | Self::Held { .. }
@@ -350,6 +372,8 @@ impl CliError {
             Self::Log { fault, .. } | Self::Damaged { fault, .. } | Self::Provisioned { fault, .. } => fault.message.clone(),
             Self::UnknownTopic { declared, .. } => declared_topics(declared),
             Self::UnknownService { known, .. } => known_services(known),
+            Self::UnknownTrigger { known, .. } => known_triggers(known),
+            Self::Unreplayed { .. } => "they are named above with their reasons".to_owned(),
             Self::NotFound { .. } => "no event that can be read has this uid".to_owned(),
             Self::Incomplete { stopped: None, .. } => "they are named above with their lines".to_owned(),
             Self::Incomplete { stopped: Some((line, reason)), .. } => format!("nothing was sent after line {line}: {reason}"),
@@ -393,6 +417,13 @@ impl CliError {
                 || "name one of them, or add a [[service]] to the configuration and start the node again".to_owned(),
                 |nearest| format!("did you mean {nearest}?"),
             ),
+            Self::UnknownTrigger { nearest, .. } => {
+                nearest.as_ref().map_or_else(|| "correct the id".to_owned(), |nearest| format!("did you mean {nearest}?"))
+            }
+            Self::Unreplayed { counts } if counts.uncertain > 0 => {
+                "run the same command again: what was published again is recognised and not doubled".to_owned()
+            }
+            Self::Unreplayed { .. } => "see the reasons, then run the same command again: it doubles nothing".to_owned(),
             Self::NotFound { .. } => {
                 "check topic and uid; `latent bus fetch` shows what is there, `latent bus stats` what is damaged".to_owned()
             }
@@ -465,6 +496,15 @@ fn known_services(known: &[String]) -> String {
     }
 }
 
+fn known_triggers(known: &[String]) -> String {
+    let named = known.iter().take(TOPICS_NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match (known.len(), known.len().saturating_sub(TOPICS_NAMED_MAX)) {
+        (0, _) => "there is none that could be meant".to_owned(),
+        (_, 0) => format!("it could be: {named}"),
+        (_, more) => format!("it could be: {named} or one of {more} more"),
+    }
+}
+
 /// The step after a fault of administration, which its kind alone tells.
 fn next_of_administration(kind: &str) -> Option<&'static str> {
     Some(match kind {
@@ -477,6 +517,8 @@ fn next_of_administration(kind: &str) -> Option<&'static str> {
         "epoch-conflict" => "see `latent reload --dry-run` for what is in force, then decide again",
         "needs-restart" => "put it back, or start the node again",
         "other-file" => "name the file that the node was started with",
+        "no-dead-letter" => "see `latent deadletter list` for the places there are",
+        "trigger-configured" => "change the configuration first, or leave the trigger as it is",
         "not-callable" => "name one of those; `latent service list` shows publications and routes",
         "unknown-service" => "correct the name, or add the service and run `latent reload`",
         "resource-exhausted" => "run it again when less is going on",

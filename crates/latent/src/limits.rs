@@ -239,6 +239,70 @@ pub(crate) const FETCH_PAGE_BYTES: Limit = Limit {
     bounds: "keys and payloads in one answer of the running node, unless a single record is larger",
 };
 
+/// Numbers of replays looked at behind the last one that is there.
+pub(crate) const REPLAY_GAP: Limit = Limit {
+    name: "replay_gap",
+    unit: "count",
+    default: 16,
+    min: 16,
+    max: 16,
+    bounds: "consecutive replays of one event that retention may have removed before a later one is not found any more",
+};
+/// Replays of one event.
+pub(crate) const REPLAYS: Limit = Limit {
+    name: "replays",
+    unit: "count",
+    default: 1_024,
+    min: 1,
+    max: 1_024,
+    bounds: "times that one event is published again out of dead letters",
+};
+/// Triggers in the story of an event.
+pub(crate) const WHY_TRIGGERS: Limit = Limit {
+    name: "why_triggers",
+    unit: "count",
+    default: 512,
+    min: 512,
+    max: 512,
+    bounds: "triggers that `latent why` shows of one event",
+};
+/// Runs in the story of an event.
+pub(crate) const WHY_RUNS: Limit = Limit {
+    name: "why_runs",
+    unit: "count",
+    default: 64,
+    min: 64,
+    max: 64,
+    bounds: "runs that `latent why` shows of one event, the newest",
+};
+/// Publications in the story of an event.
+pub(crate) const WHY_OUTPUTS: Limit = Limit {
+    name: "why_outputs",
+    unit: "count",
+    default: 512,
+    min: 512,
+    max: 512,
+    bounds: "publications that `latent why` shows of one event, those of the newest runs; what is beyond is counted",
+};
+/// Log in the story of an event.
+pub(crate) const WHY_LOG_BYTES: Limit = Limit {
+    name: "why_log_bytes",
+    unit: "bytes",
+    default: 262_144,
+    min: 262_144,
+    max: 262_144,
+    bounds: "log that `latent why` shows of one event, 32 bytes for each line beside its text; what is beyond is counted as cut",
+};
+/// Characters of a payload that people see.
+pub(crate) const SHOWN_PAYLOAD_CHARS: Limit = Limit {
+    name: "shown_payload_chars",
+    unit: "chars",
+    default: 4_096,
+    min: 4_096,
+    max: 4_096,
+    bounds: "payload that `latent deadletter show` prints for people; with --json it comes whole",
+};
+
 /// Records of a measured log.
 pub(crate) const BENCH_RECORDS: Limit = Limit {
     name: "bench_records",
@@ -363,6 +427,13 @@ pub(crate) const ALL: &[Limit] = &[
     BUSY_WAIT_MILLIS,
     FETCH_PAGE_RECORDS,
     FETCH_PAGE_BYTES,
+    REPLAY_GAP,
+    REPLAYS,
+    WHY_TRIGGERS,
+    WHY_RUNS,
+    WHY_OUTPUTS,
+    WHY_LOG_BYTES,
+    SHOWN_PAYLOAD_CHARS,
     BENCH_RECORDS,
     DEV_WATCHED_FILES,
     DEV_LOOK_MILLIS,

@@ -62,6 +62,7 @@ fn run(command: &Command, output: &mut Output) -> Result<(), CliError> {
         Command::Reload(args) => commands::reload::reload(args, output),
         Command::Bus(command) => commands::bus::bus(command, output),
         Command::Trigger(command) => commands::trigger::trigger(command, output),
+        Command::Deadletter(command) => commands::deadletter::deadletter(command, output),
         Command::Service(command) => commands::service::service(command, output),
         Command::Clock(command) => commands::clock::clock(command, output),
         Command::Bench(command) => commands::bench::bench(command, output),

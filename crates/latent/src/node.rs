@@ -1,6 +1,6 @@
 //! Assembles a node from a configuration and runs it until it is told to stop.
 //!
-//! `shelf` keeps components, `composition` makes the host of functions, `calls` runs one of them for a person, `accounting` adds up its memory, `assembly` adds the triggers, `in_process` runs it inside another command, `reports` says what they do, `reload` takes the configuration in again, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
+//! `shelf` keeps components, `composition` makes the host of functions, `calls` runs one of them for a person, `accounting` adds up its memory, `assembly` adds the triggers, `in_process` runs it inside another command, `reports` says what they do, `remembering` what is remembered of them, `reload` takes the configuration in again, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
 //! of stopping: nothing new is begun, what runs may end within the drain limit, what does not is stopped and stays unsettled, then the
 //! socket closes and the log is released.
 
@@ -11,6 +11,7 @@ mod composition;
 mod in_process;
 mod maintenance;
 mod reload;
+mod remembering;
 mod reports;
 mod shelf;
 mod spare_memory;
@@ -39,6 +40,7 @@ use assembly::Assembly;
 pub(crate) use calls::invoke_stopped;
 pub(crate) use composition::Ids;
 pub(crate) use in_process::InProcessNode;
+pub(crate) use remembering::{forget, memory_of, removed_events, removed_triggers, stopped_events};
 pub(crate) use reports::stopped_status;
 
 /// How long clients may take to read their last answers, and a maintenance to end.

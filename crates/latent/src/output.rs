@@ -158,6 +158,7 @@ fn error_document(error: &CliError) -> serde_json::Value {
     match error {
         CliError::Config(config) => document["problems"] = json!(config.problems),
         CliError::Incomplete { counts, .. } => document["counts"] = json!(counts),
+        CliError::Unreplayed { counts } => document["counts"] = json!(counts),
         _ => {}
     }
     json!({ "error": document })

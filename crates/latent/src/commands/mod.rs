@@ -6,6 +6,7 @@ pub(crate) mod bus;
 pub(crate) mod check;
 pub(crate) mod clock;
 pub(crate) mod completions;
+pub(crate) mod deadletter;
 pub(crate) mod dev;
 pub(crate) mod invoke;
 pub(crate) mod new;

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use latent_bridge::{BusError, EventBus, HeadContent, PublishResult, RecordHead};
-use latent_core::{ActivationId, Offset, Partition, Uid};
+use latent_core::{ActivationId, Offset, Partition, Place, TopicName, Uid};
 use tokio::sync::watch;
 
 use super::administration::page_of_services;
+use super::forgetting::page_of_removed;
 use super::protocol::{Answer, Bounds, Event, Fault, NewEvent, Placed, Published, Request, TopicInfo};
+use super::replaying::replay;
 use super::statistics::{PartitionPlace, page_of_partitions};
 use super::target::{ControlTarget, TriggerStatus};
 use crate::limits;
@@ -66,6 +68,17 @@ fn read(target: &dyn ControlTarget, request: Request, handed_over: &dyn Fn(Activ
         Request::RevokeService(order) => Answer::Revoked(target.revoke_service(&order)?),
         Request::Clock => Answer::Clock(target.clock()?),
         Request::ConfirmClock => Answer::Clock(target.confirm_clock()?),
+        Request::Replay(order) => Answer::Replayed(replay(&*bus, &order)?),
+        Request::EventHistory { topic, partition, offset } => {
+            let topic = TopicName::parse(&topic).map_err(BusError::from)?;
+            let place = Place { topic, partition: Partition(partition), offset: Offset(offset) };
+            Answer::EventHistory(Box::new(target.event_history(&place)?))
+        }
+        Request::RemovedTriggers { after } => {
+            let (triggers, more) = page_of_removed(target.removed_triggers()?, after.as_deref());
+            Answer::RemovedTriggers { triggers, more }
+        }
+        Request::ForgetTrigger { id } => Answer::Forgotten(target.forget_trigger(&id)?),
     })
 }
 

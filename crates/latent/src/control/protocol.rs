@@ -8,8 +8,11 @@ use latent_core::{Attributes, MediaType, NewRecord, StoredRecord, Uid};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::administration::{ClockInfo, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo, ServicePlace};
+use super::forgetting::{Forgotten, RemovedTrigger};
+use super::history::EventHistory;
 use super::invocation::{Invocation, Invoked};
 use super::reloading::{ReloadOrder, Reloaded};
+use super::replaying::{ReplayOrder, Replayed};
 use super::statistics::{Maintained, PartitionInfo, PartitionPlace};
 use super::target::{NodeSummary, TriggerStatus};
 use crate::administration::AdminError;
@@ -94,13 +97,40 @@ pub(crate) enum Request {
     Clock,
     /// The wall clock is right now.
     ConfirmClock,
+    /// Publish a dead letter's event again, once.
+    Replay(ReplayOrder),
+    /// What became of the event at this place. It need not be there any more.
+    EventHistory {
+        /// Topic.
+        topic: String,
+        /// Partition.
+        partition: u32,
+        /// Offset in it.
+        offset: u64,
+    },
+    /// Triggers by id that are remembered and not configured, a page at a time.
+    RemovedTriggers {
+        /// Only those after this id.
+        after: Option<String>,
+    },
+    /// Forget a trigger that is not configured.
+    ForgetTrigger {
+        /// Its id.
+        id: String,
+    },
 }
 
 impl Request {
     /// True for what people do again and again, follow or wait for: it must not take the connections by which a node is administered.
     pub(super) const fn may_take_long(&self) -> bool {
         match self {
-            Self::Publish { .. } | Self::Fetch { .. } | Self::Find { .. } | Self::Bounds { .. } | Self::Invoke(_) => true,
+            Self::Publish { .. }
+            | Self::Fetch { .. }
+            | Self::Find { .. }
+            | Self::Bounds { .. }
+            | Self::Invoke(_)
+            | Self::Replay(_)
+            | Self::EventHistory { .. } => true,
             Self::Ping
             | Self::Topics
             | Self::TriggerStatus { .. }
@@ -112,7 +142,9 @@ impl Request {
             | Self::RouteService(_)
             | Self::RevokeService(_)
             | Self::Clock
-            | Self::ConfirmClock => false,
+            | Self::ConfirmClock
+            | Self::RemovedTriggers { .. }
+            | Self::ForgetTrigger { .. } => false,
         }
     }
 }
@@ -168,6 +200,19 @@ pub(crate) enum Answer {
     Revoked(Vec<Revoked>),
     /// To [`Request::Clock`] and [`Request::ConfirmClock`].
     Clock(ClockInfo),
+    /// To [`Request::Replay`].
+    Replayed(Replayed),
+    /// To [`Request::EventHistory`].
+    EventHistory(Box<EventHistory>),
+    /// To [`Request::RemovedTriggers`].
+    RemovedTriggers {
+        /// The page.
+        triggers: Vec<RemovedTrigger>,
+        /// True when there are more after the last one.
+        more: bool,
+    },
+    /// To [`Request::ForgetTrigger`]: durable.
+    Forgotten(Forgotten),
     /// The request could not be fulfilled.
     Fault(Fault),
 }
@@ -357,7 +402,7 @@ impl Fault {
     }
 
     /// What may succeed another time.
-    fn passing(kind: &str, message: String) -> Self {
+    pub(crate) fn passing(kind: &str, message: String) -> Self {
         Self { permanent: false, ..Self::refused(kind, message) }
     }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use latent_bridge::embedded::TopicStatistics;
 use latent_bridge::{EventBus, MaintenanceReport};
-use latent_core::ActivationId;
+use latent_core::{ActivationId, Place};
 use serde::{Deserialize, Serialize};
 
 use super::administration::{ClockInfo, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo};
+use super::forgetting::{Forgotten, RemovedTrigger};
+use super::history::EventHistory;
 use super::invocation::{Invocation, Invoked};
 use super::protocol::{Fault, NodeInfo, cut};
 use super::reloading::{ReloadOrder, Reloaded};
@@ -72,6 +74,21 @@ pub(crate) trait ControlTarget: Send + Sync + 'static {
     /// # Errors
     /// [`AdminError`].
     fn confirm_clock(&self) -> Result<ClockInfo, AdminError>;
+    /// What became of the event at a place, whether it is still there or not.
+    ///
+    /// # Errors
+    /// When the memory of deliveries cannot be read.
+    fn event_history(&self, place: &Place) -> Result<EventHistory, Fault>;
+    /// Triggers that are remembered and not configured.
+    ///
+    /// # Errors
+    /// When the memory of deliveries cannot be read.
+    fn removed_triggers(&self) -> Result<Vec<RemovedTrigger>, Fault>;
+    /// Forgets a trigger that is not configured; what is answered is durable.
+    ///
+    /// # Errors
+    /// [`ForgetRefused`](super::ForgetRefused), and what the disk says.
+    fn forget_trigger(&self, id: &str) -> Result<Forgotten, Fault>;
 }
 
 /// What a binding is doing.

@@ -23,7 +23,7 @@ use crate::data_dir::DataDir;
 use crate::host::{ClockWatch, HostFiles};
 use crate::limits;
 use crate::maintenance::MaintainError;
-use latent_core::ActivationId;
+use latent_core::{ActivationId, Place};
 
 mod administering;
 
@@ -103,6 +103,18 @@ impl ControlTarget for FakeNode {
 
     fn abandon(&self, activation: ActivationId) {
         self.abandoned.lock().unwrap().push(activation);
+    }
+
+    fn event_history(&self, _: &Place) -> Result<EventHistory, Fault> {
+        Ok(EventHistory::default())
+    }
+
+    fn removed_triggers(&self) -> Result<Vec<RemovedTrigger>, Fault> {
+        Ok(vec![RemovedTrigger { id: "gone".to_owned(), topic: "t".to_owned() }])
+    }
+
+    fn forget_trigger(&self, id: &str) -> Result<Forgotten, Fault> {
+        Err(ForgetRefused::Unknown { id: id.to_owned() }.into())
     }
 
     /// Ends when it is abandoned, if the service is `waits`.

@@ -1,10 +1,11 @@
 //! What a node says of itself on the control socket, and what a data directory says while no node runs on it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use latent_bridge::embedded::TopicStatistics;
 use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
-use latent_core::{ActivationId, Clock, Offset, Partition, SystemClock};
+use latent_core::{ActivationId, Clock, Offset, Partition, Place, SystemClock};
 use latent_node::delivery::{BindingStatus, CycleState, DeliveryHandle};
 use latent_topics::{DeliveryStore, UnitKey};
 
@@ -12,13 +13,15 @@ use super::accounting::AccountingBound;
 use super::calls::Callee;
 use super::composition::Composition;
 use super::reload::Reloader;
+use super::remembering::{removed_events, removed_triggers};
 use crate::access::log_error;
 use crate::administration::{self, AdminError, Unread};
 use crate::config::Config;
 use crate::config::settings::{StartPosition, TriggerConfig};
 use crate::control::{
-    ActivationCounts, BindingState, ClockInfo, ControlTarget, Fault, Invocation, Invoked, LatencyMillis, NodeInfo, NodeSummary,
-    PublicationCounts, ReloadOrder, Reloaded, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo, TriggerStatus,
+    ActivationCounts, BindingState, ClockInfo, ControlTarget, EventHistory, Fault, Forgotten, Invocation, Invoked, JournalReach,
+    LatencyMillis, NodeInfo, NodeSummary, PublicationCounts, ReloadOrder, Reloaded, RemovedTrigger, RevokeOrder, Revoked, RouteOrder,
+    Routed, ServiceInfo, TriggerEvent, TriggerStatus, runs_of,
 };
 use crate::error::CliError;
 use crate::host::ClockWatch;
@@ -148,6 +151,38 @@ impl ControlTarget for Reports {
         let confirmed = administration::confirm_clock(&self.watch)?;
         tracing::info!("an operator confirmed the wall clock");
         Ok(confirmed)
+    }
+
+    /// The triggers are asked first: a run that ends in between is then shown twice, as running and as ended, and not missed.
+    fn event_history(&self, place: &Place) -> Result<EventHistory, Fault> {
+        let Place { topic, partition, offset } = place;
+        let config = self.reloader.config();
+        let dead_letters: BTreeMap<_, _> =
+            config.triggers.iter().filter_map(|trigger| Some((&trigger.id, trigger.dead_letter.as_ref()?))).collect();
+        let statuses = self.deliveries.event(topic.clone(), *partition, *offset).wait();
+        let mut triggers: Vec<_> = statuses
+            .into_iter()
+            .map(|status| {
+                let dead_letter = dead_letters.get(&status.binding).map(|topic| topic.as_str().to_owned());
+                TriggerEvent::of(status, dead_letter)
+            })
+            .collect();
+        triggers.extend(removed_events(self.reloader.store(), &config.triggers, topic));
+        let manager = &self.composition.manager;
+        let (runs, runs_left_out) = runs_of(&manager.journal_of_event(topic, *partition, *offset));
+        let (entries, oldest) = manager.journal_reach();
+        let journal = Some(JournalReach { entries: entries as u64, oldest_queued_at: oldest.map(|at| at.0) });
+        Ok(EventHistory { runs, runs_left_out, journal, ..EventHistory::of_triggers(triggers) })
+    }
+
+    fn removed_triggers(&self) -> Result<Vec<RemovedTrigger>, Fault> {
+        Ok(removed_triggers(self.reloader.store(), &self.reloader.config().triggers))
+    }
+
+    fn forget_trigger(&self, id: &str) -> Result<Forgotten, Fault> {
+        let forgotten = self.reloader.forget(id)?;
+        tracing::info!(trigger = id, topic = forgotten.topic, "an operator had a removed trigger forgotten");
+        Ok(forgotten)
     }
 }
 

@@ -6,6 +6,7 @@ mod clock;
 mod commands;
 mod completeness;
 mod config;
+mod deadletter;
 mod dev;
 mod holding;
 mod invoking;

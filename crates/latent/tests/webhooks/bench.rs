@@ -9,7 +9,8 @@ use std::time::Duration;
 use latent_testkit::{ChildGuard, CliEnv, wait_until};
 use serde_json::Value;
 
-const PARTITIONS: u32 = 4;
+/// As the example's configuration has it.
+const DELIVERIES: &str = "max_deliveries = 5";
 /// Against hanging only.
 const HANG_LIMIT: Duration = Duration::from_secs(60);
 
@@ -42,25 +43,47 @@ pub(crate) struct Node(ChildGuard);
 
 impl Application {
     pub(crate) fn new() -> Self {
+        Self::edited(|config| config)
+    }
+
+    /// With another number of attempts.
+    pub(crate) fn with_deliveries(deliveries_max: u32) -> Self {
+        Self::edited(|config| {
+            assert!(config.contains(DELIVERIES));
+            config.replace(DELIVERIES, &format!("max_deliveries = {deliveries_max}"))
+        })
+    }
+
+    fn edited(edit: impl Fn(String) -> String) -> Self {
         let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
         let read = |name: &str| std::fs::read_to_string(example().join(name)).unwrap();
         let relative = "target/wasm32-wasip2/release/webhook_triage.wasm";
         let config = read("latent.toml");
         assert!(config.contains(relative));
-        env.write("latent.toml", config.replace(relative, component().to_str().unwrap()));
+        env.write("latent.toml", edit(config.replace(relative, component().to_str().unwrap())));
         env.write("bridge.yaml", read("bridge.yaml"));
         Self { env }
     }
 
-    /// Starts the node and waits until it says that it runs.
-    pub(crate) fn start(&self) -> Node {
+    /// Where the node keeps everything.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.env.folder().join("data")
+    }
+
+    /// Starts the node and does not wait for it.
+    pub(crate) fn spawn(&self) -> Node {
         let mut command = self.env.command(["run", "-c", "latent.toml"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut node = ChildGuard::spawn(&mut command).unwrap();
+        Node(ChildGuard::spawn(&mut command).unwrap())
+    }
+
+    /// Starts the node and waits until it says that it runs.
+    pub(crate) fn start(&self) -> Node {
+        let mut node = self.spawn();
         let mut line = String::new();
-        BufReader::new(node.take_stdout().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(node.0.take_stdout().unwrap()).read_line(&mut line).unwrap();
         assert!(line.contains("is running"), "{line:?}");
-        Node(node)
+        node
     }
 
     /// The command that publishes a file of webhooks.
@@ -89,36 +112,21 @@ impl Application {
         json_lines(output.stdout.as_bytes()).remove(0)
     }
 
-    /// Waits until the node has settled `count` events since it started, or everything that was published.
-    pub(crate) fn wait_until_settled(&self, count: u64, publishing: &mut ChildGuard) {
-        wait_until(&format!("{count} settled events"), || {
-            let published = publishing.try_wait().unwrap().is_some();
-            let status = self.status();
-            status["settled"].as_u64().unwrap() >= count || (published && status["pending"] == 0)
-        });
-    }
-
     pub(crate) fn wait_until_handled(&self) {
         wait_until("every event handled", || {
             let status = self.status();
             ["pending", "unacknowledged", "delayed"].iter().all(|name| status[name] == 0)
         });
     }
-
-    /// Every result, partition by partition, in order.
-    pub(crate) fn results(&self) -> Vec<Vec<Value>> {
-        let fetch = |partition: u32| {
-            let partition = partition.to_string();
-            let words =
-                ["bus", "fetch", "triage.results", "--offset", "0", "--max", "100000", "--json", "-c", "latent.toml", "--partition"];
-            let output = self.env.run(words.iter().copied().chain([partition.as_str()])).with_status(0);
-            json_lines(output.stdout.as_bytes())
-        };
-        (0..PARTITIONS).map(fetch).collect()
-    }
 }
 
 impl Node {
+    /// Waits so long; the node must not end by itself.
+    pub(crate) fn must_run_for(&mut self, time: Duration) {
+        let ended = self.0.wait_at_most(time).unwrap();
+        assert!(ended.is_err(), "the node ended by itself: {ended:?}");
+    }
+
     pub(crate) fn kill(mut self) {
         self.0.kill().unwrap();
     }

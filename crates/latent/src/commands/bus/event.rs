@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use latent_core::MediaType;
+use latent_core::{MediaType, RESERVED_ATTRIBUTE_PREFIX};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -24,14 +24,25 @@ struct EventDocument<'e> {
     stored_at: u64,
     value: &'e RawValue,
     media_type: &'e str,
-    attributes: Attributes<'e>,
+    attributes: AttributesDocument<'e>,
 }
 
 /// An object in the order of the event: names are unique.
 #[derive(Debug)]
-struct Attributes<'e>(&'e [(String, String)]);
+pub(crate) struct AttributesDocument<'e>(&'e [(String, String)]);
 
-impl Serialize for Attributes<'_> {
+impl<'e> AttributesDocument<'e> {
+    /// Those that a client gave; those of the host come behind them.
+    pub(crate) fn of_client(attributes: &'e [(String, String)]) -> Self {
+        let is_host = |name: &str| {
+            name.get(..RESERVED_ATTRIBUTE_PREFIX.len()).is_some_and(|head| head.eq_ignore_ascii_case(RESERVED_ATTRIBUTE_PREFIX))
+        };
+        let count = attributes.iter().take_while(|(name, _)| !is_host(name)).count();
+        Self(attributes.get(..count).unwrap_or(attributes))
+    }
+}
+
+impl Serialize for AttributesDocument<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
@@ -72,7 +83,7 @@ impl<'t> EventPrinter<'t> {
             stored_at: event.stored_at,
             value: &value,
             media_type: &event.media_type,
-            attributes: Attributes(&event.attributes),
+            attributes: AttributesDocument(&event.attributes),
         };
         output.line(&document, || line(event, &value))
     }
@@ -103,7 +114,7 @@ fn shortened(text: &str, chars_max: usize) -> String {
 }
 
 /// What people can read of a payload: text as it is, on one line; bytes that are none as machines get them.
-fn readable<'e>(event: &'e Event, value: &'e RawValue) -> Cow<'e, str> {
+pub(crate) fn readable<'e>(event: &'e Event, value: &'e RawValue) -> Cow<'e, str> {
     if json_of(event).is_some() {
         return value.get().into();
     }
@@ -117,7 +128,7 @@ fn readable<'e>(event: &'e Event, value: &'e RawValue) -> Cow<'e, str> {
 }
 
 /// A JSON payload as it was published, on one line; anything else as `{"data_base64":…}`.
-fn value_of(event: &Event) -> Result<Box<RawValue>, CliError> {
+pub(crate) fn value_of(event: &Event) -> Result<Box<RawValue>, CliError> {
     let value = match json_of(event) {
         Some(value) => Ok(value),
         None => RawValue::from_string(format!("{{\"data_base64\":\"{}\"}}", STANDARD.encode(&event.payload.0))),
@@ -160,8 +171,8 @@ mod tests {
     #[test]
     fn attributes_are_one_object_in_their_order() {
         let attributes = [("B", "2"), ("a", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(serde_json::to_string(&Attributes(&attributes)).unwrap(), r#"{"B":"2","a":"1"}"#);
-        assert_eq!(serde_json::to_string(&Attributes(&[])).unwrap(), "{}");
+        assert_eq!(serde_json::to_string(&AttributesDocument(&attributes)).unwrap(), r#"{"B":"2","a":"1"}"#);
+        assert_eq!(serde_json::to_string(&AttributesDocument(&[])).unwrap(), "{}");
     }
 
     fn shown(media_type: &str, payload: &'static [u8]) -> String {

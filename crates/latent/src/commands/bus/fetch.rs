@@ -143,11 +143,11 @@ impl Rest {
 
 /// A place in a partition that moves on with what was read.
 #[derive(Debug)]
-pub(super) struct Cursor {
-    pub(super) topic: String,
-    pub(super) partition: u32,
+pub(crate) struct Cursor {
+    pub(crate) topic: String,
+    pub(crate) partition: u32,
     /// The next offset to be read.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
 }
 
 impl Cursor {
@@ -155,7 +155,7 @@ impl Cursor {
     ///
     /// # Errors
     /// [`CliError::Damaged`] at a record that cannot be read.
-    pub(super) fn page(&mut self, access: &mut Access, max: u64) -> Result<Vec<Event>, CliError> {
+    pub(crate) fn page(&mut self, access: &mut Access, max: u64) -> Result<Vec<Event>, CliError> {
         let doing = format!("reading {}/p{} from offset {}", self.topic, self.partition, self.offset);
         let request = Request::Fetch { topic: self.topic.clone(), partition: self.partition, offset: self.offset, max };
         let page = match topic::ask(access, &self.topic, &doing, request) {

@@ -8,7 +8,7 @@ use crate::control::{Answer, Request, TopicInfo};
 use crate::error::CliError;
 
 /// The partitions a command is about: the one it names, else all of the topic's.
-pub(super) fn partitions(access: &mut Access, topic: &str, named: Option<u32>) -> Result<Range<u32>, CliError> {
+pub(crate) fn partitions(access: &mut Access, topic: &str, named: Option<u32>) -> Result<Range<u32>, CliError> {
     if let Some(partition) = named {
         return Ok(partition..partition.saturating_add(1));
     }
@@ -21,7 +21,7 @@ pub(super) fn partitions(access: &mut Access, topic: &str, named: Option<u32>) -
 }
 
 /// Asks about a topic. When there is none of that name, the error says which there are.
-pub(super) fn ask(access: &mut Access, topic: &str, doing: &str, request: Request) -> Result<Answer, CliError> {
+pub(crate) fn ask(access: &mut Access, topic: &str, doing: &str, request: Request) -> Result<Answer, CliError> {
     match access.ask(doing, request) {
         Err(CliError::Log { fault, .. }) if fault.is_unknown_topic() => Err(unknown(topic, declared(access, doing)?)),
         answer => answer,

@@ -16,12 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use latent_bridge::{BusError, EventBus as _};
 use latent_core::{BindingId, Partition};
 use latent_node::delivery::{Changed, DeliveryHandle};
+use latent_topics::DeliveryStore;
 
 use super::assembly::{BindingParts, Declared, check_handlers};
 use super::composition::{Admitted, Composition};
+use super::remembering;
 use crate::config::settings::TriggerConfig;
 use crate::config::{self, Config, NamedFiles};
-use crate::control::{Difference, Fault, ReloadOrder, Reloaded};
+use crate::control::{Difference, Fault, ForgetRefused, Forgotten, ReloadOrder, Reloaded};
 use crate::error::CliError;
 use difference::{Differences, differences};
 
@@ -133,6 +135,20 @@ impl Reloader {
     /// The configuration in force.
     pub(super) fn config(&self) -> Arc<Config> {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is remembered of deliveries.
+    pub(super) fn store(&self) -> &DeliveryStore {
+        &self.bindings.store
+    }
+
+    /// Forgets a trigger that is not in force. No reload brings it back meanwhile.
+    ///
+    /// # Errors
+    /// [`ForgetRefused`], and what the disk says.
+    pub(super) fn forget(&self, id: &str) -> Result<Forgotten, Fault> {
+        let _turn = self.take_turn().map_err(|_| ForgetRefused::Busy)?;
+        remembering::forget(self.store(), &self.config().triggers, id, "remove it from the configuration and run `latent reload` first")
     }
 
     /// Takes the file in again, on a thread that may block: until new components are compiled and changed triggers have ended what they
