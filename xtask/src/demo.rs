@@ -19,7 +19,7 @@ use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::example::Example;
-use self::summary::{Publication, Summary};
+use self::summary::{DeadLetter, Findings, Publication, Summary};
 use crate::failure::Failure;
 use crate::process::{cargo, command_line, run_step, timed};
 use crate::{guests, tree};
@@ -78,8 +78,9 @@ impl Demo {
         timed("waiting until every event is handled", || self.wait_until_handled(&mut node, &published))?;
         let counters = control::ask(&self.example.socket(), "summary")?;
         let results = timed("fetching the results", || self.fetch_results())?;
+        let dead_letters = timed("listing the dead letters", || self.dead_letters())?;
         timed("stopping the node", || self.stop(node))?;
-        Summary::of(&published, &counters, &results)
+        Summary::of(Findings { published: &published, counters: &counters, results: &results, dead_letters })
     }
 
     fn start(&self) -> Result<ChildGuard, Failure> {
@@ -127,6 +128,11 @@ impl Demo {
             results.extend(json_lines(&mut self.command(&words), &[0])?);
         }
         Ok(results)
+    }
+
+    fn dead_letters(&self) -> Result<Vec<DeadLetter>, Failure> {
+        let lines = json_lines(&mut self.command(&["deadletter", "list", "--limit", "1000000", "--json"]), &[0])?;
+        lines.iter().map(DeadLetter::parse).collect()
     }
 
     fn stop(&self, mut node: ChildGuard) -> Result<(), Failure> {
@@ -188,10 +194,11 @@ impl Demo {
         }
     }
 
-    fn next_steps(&self) -> [String; 3] {
+    fn next_steps(&self) -> [String; 4] {
         let (latent, config) = (shown(&self.latent), shown(&self.example.config()));
         [
             format!("results:      {latent} bus fetch {OUTPUT_TOPIC} --partition 0 --offset 0 --max 10 -c {config}"),
+            format!("dead letters: {latent} deadletter list -c {config}"),
             format!("node's log:   {}", shown(&self.log())),
             format!("the function: {EXAMPLE}/src; its configuration: {EXAMPLE}/latent.toml"),
         ]

@@ -32,8 +32,8 @@ usage: cargo xtask <command>
   rows [--final]    every requirement row has its test or its document; --final allows no open row
   guests            build every guest for wasm32-wasip2
   fuzz [--seconds N]  seeded mutations of the fuzz corpora, for 60 s or N
-  bench [--json]    measure the embedded log and activations, built with optimisations, as ratios to loops by hand
-  campaign NAME     a long run whose report goes into docs/reliability.md: activations
+  bench [--json]    measure log, activations and deliveries, built with optimisations, as ratios to loops by hand
+  campaign NAME     a long run whose report goes into docs/reliability.md: activations, deliveries or kills
 
 example: cargo xtask demo --json";
 

@@ -154,14 +154,23 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    /// The uid of the dead letter: `dead-` and the SHA-256, in hex, of a label, the binding, and the event's topic, partition and offset.
-    /// Two bindings never share one, and the same event of one binding always has the same.
+    /// The uid of the dead letter.
+    ///
+    /// # Errors
+    /// As [`DeadLetter::uid_for`].
+    pub fn letter_uid(&self) -> Result<Uid, CoreError> {
+        Self::uid_for(&self.binding, &self.place)
+    }
+
+    /// The uid that the dead letter of a binding's event at `place` has, or would have: `dead-` and the SHA-256, in hex, of a label, the
+    /// binding, and the event's topic, partition and offset. Two bindings never share one, and the same event of one binding always has
+    /// the same.
     ///
     /// # Errors
     /// None in fact: the text is short and printable.
-    pub fn letter_uid(&self) -> Result<Uid, CoreError> {
-        let (partition, offset) = (self.place.partition.0.to_le_bytes(), self.place.offset.0.to_le_bytes());
-        let (binding, topic) = (self.binding.as_str().as_bytes(), self.place.topic.as_str().as_bytes());
+    pub fn uid_for(binding: &BindingId, place: &Place) -> Result<Uid, CoreError> {
+        let (partition, offset) = (place.partition.0.to_le_bytes(), place.offset.0.to_le_bytes());
+        let (binding, topic) = (binding.as_str().as_bytes(), place.topic.as_str().as_bytes());
         let hash = length_delimited_sha256(&[b"lsf-dead-letter-v1", binding, topic, &partition, &offset]);
         let text = hash.iter().fold("dead-".to_owned(), |mut text, byte| {
             // Writing to a string cannot fail.

@@ -17,9 +17,9 @@ use tokio::runtime::Runtime;
 use crate::administration::{self, AdminError};
 use crate::config::settings::{ServiceConfig, TriggerConfig};
 use crate::control::{
-    Answer, ClockInfo, ControlClient, ControlError, ControlTarget, EventHistory, Fault, ForgetRefused, Forgotten, Invocation, Invoked,
-    NodeInfo, NodeSummary, ReloadOrder, Reloaded, RemovedTrigger, Request, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo,
-    TriggerStatus, answer,
+    Answer, ClockInfo, ControlClient, ControlError, ControlTarget, EventHistory, Fault, Forgotten, Invocation, Invoked, NodeInfo,
+    NodeSummary, ReloadOrder, Reloaded, RemovedTrigger, Request, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo, TriggerStatus,
+    answer,
 };
 use crate::data_dir::DataDir;
 use crate::engine::engine_options;
@@ -314,8 +314,8 @@ impl ControlTarget for StoppedNode {
     }
 
     fn forget_trigger(&self, id: &str) -> Result<Forgotten, Fault> {
-        let store = node::memory_of(&self.log)?.ok_or_else(|| ForgetRefused::Unknown { id: id.to_owned() })?;
-        node::forget(&store, &self.triggers, id, "remove it from the configuration first")
+        let store = node::memory_of(&self.log)?;
+        node::forget(store.as_deref(), &self.triggers, id, "remove it from the configuration first")
     }
 }
 

@@ -16,6 +16,7 @@ use crate::commands::reload::ReloadArgs;
 use crate::commands::run::RunArgs;
 use crate::commands::service::ServiceCommand;
 use crate::commands::trigger::TriggerCommand;
+use crate::commands::why::WhyArgs;
 use crate::error::CliError;
 
 /// WebAssembly functions on durable event streams
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     /// See which events will not run again and why, and publish them again
     #[command(subcommand, after_help = "Example:\n  latent deadletter list -c latent.toml")]
     Deadletter(DeadletterCommand),
+    /// Tell what became of one event: runs, outputs, dead letters, replays
+    Why(WhyArgs),
     /// See what may be called, point routes, revoke for good
     #[command(subcommand, after_help = "Example:\n  latent service list -c latent.toml")]
     Service(ServiceCommand),
@@ -91,9 +94,6 @@ pub(crate) enum LaterCommand {
     Secret(LaterArgs),
     /// Not built in this version
     #[command(hide = true)]
-    Why(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
     Test(LaterArgs),
 }
 
@@ -111,7 +111,6 @@ impl LaterCommand {
             Self::Archive(_) => "archive",
             Self::Broker(_) => "broker",
             Self::Secret(_) => "secret",
-            Self::Why(_) => "why",
             Self::Test(_) => "test",
         }
     }

@@ -284,6 +284,15 @@ pub(crate) const WHY_OUTPUTS: Limit = Limit {
     max: 512,
     bounds: "publications that `latent why` shows of one event, those of the newest runs; what is beyond is counted",
 };
+/// Publications that are looked up for the story of an event.
+pub(crate) const WHY_LOOKUPS: Limit = Limit {
+    name: "why_lookups",
+    unit: "count",
+    default: 64,
+    min: 64,
+    max: 64,
+    bounds: "publications of which `latent why` looks up where they lie, those of the newest runs first",
+};
 /// Log in the story of an event.
 pub(crate) const WHY_LOG_BYTES: Limit = Limit {
     name: "why_log_bytes",
@@ -432,6 +441,7 @@ pub(crate) const ALL: &[Limit] = &[
     WHY_TRIGGERS,
     WHY_RUNS,
     WHY_OUTPUTS,
+    WHY_LOOKUPS,
     WHY_LOG_BYTES,
     SHOWN_PAYLOAD_CHARS,
     BENCH_RECORDS,

@@ -63,6 +63,7 @@ fn run(command: &Command, output: &mut Output) -> Result<(), CliError> {
         Command::Bus(command) => commands::bus::bus(command, output),
         Command::Trigger(command) => commands::trigger::trigger(command, output),
         Command::Deadletter(command) => commands::deadletter::deadletter(command, output),
+        Command::Why(args) => commands::why::why(args, output),
         Command::Service(command) => commands::service::service(command, output),
         Command::Clock(command) => commands::clock::clock(command, output),
         Command::Bench(command) => commands::bench::bench(command, output),

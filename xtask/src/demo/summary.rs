@@ -33,6 +33,40 @@ impl Publication {
     }
 }
 
+/// A parked event, as `latent deadletter list --json` tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DeadLetter {
+    topic: String,
+    partition: u64,
+    offset: u64,
+    reason: String,
+}
+
+impl DeadLetter {
+    /// Reads a line of `latent deadletter list --json`.
+    pub(super) fn parse(document: &Value) -> Result<Self, Failure> {
+        let text = |name: &str| document.get(name).and_then(Value::as_str).map(str::to_owned);
+        let number = |name: &str| document.get(name).and_then(Value::as_u64);
+        let read =
+            || Some(Self { topic: text("topic")?, partition: number("partition")?, offset: number("offset")?, reason: text("reason")? });
+        read().ok_or_else(|| unexpected("`latent deadletter list --json`", document))
+    }
+
+    fn json(&self) -> Value {
+        json!({"topic": self.topic, "partition": self.partition, "offset": self.offset, "reason": self.reason})
+    }
+}
+
+/// What a run left behind, as the commands and the node told it.
+pub(super) struct Findings<'f> {
+    pub(super) published: &'f [Publication],
+    /// The node's summary.
+    pub(super) counters: &'f Value,
+    /// The events of the output topic.
+    pub(super) results: &'f [Value],
+    pub(super) dead_letters: Vec<DeadLetter>,
+}
+
 /// Everything a run says about itself.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Summary {
@@ -43,14 +77,16 @@ pub(super) struct Summary {
     receipts: (u64, u64),
     events_out: u64,
     duplicates_suppressed: u64,
+    dead_letters: Vec<DeadLetter>,
     append_to_settled_ms: Option<(f64, f64)>,
     by_class: BTreeMap<String, u64>,
     by_repository: BTreeMap<String, u64>,
 }
 
 impl Summary {
-    /// Puts together what was published, the node's counters and the events of the output topic.
-    pub(super) fn of(published: &[Publication], counters: &Value, results: &[Value]) -> Result<Self, Failure> {
+    /// Puts together what was found.
+    pub(super) fn of(findings: Findings<'_>) -> Result<Self, Failure> {
+        let Findings { published, counters, results, dead_letters } = findings;
         let count =
             |pointer: &str| counters.pointer(pointer).and_then(Value::as_u64).ok_or_else(|| unexpected("the node's summary", counters));
         let of_kind = |kind: &Publication| published.iter().filter(|publication| *publication == kind).count() as u64;
@@ -71,6 +107,7 @@ impl Summary {
             receipts,
             events_out: results.len() as u64,
             duplicates_suppressed: of_kind(&Publication::Duplicate) + receipts.1,
+            dead_letters,
             append_to_settled_ms: percentile("p50").zip(percentile("p99")),
             by_class: counted(results.iter().map(|event| text(event, "/value/class"))),
             by_repository: counted(results.iter().map(|event| text(event, "/key"))),
@@ -87,7 +124,7 @@ impl Summary {
             "activations": activations,
             "events_out": self.events_out,
             "duplicates_suppressed": self.duplicates_suppressed,
-            "dead_letters": [],
+            "dead_letters": self.dead_letters.iter().map(DeadLetter::json).collect::<Vec<_>>(),
             "append_to_settled_ms": {"p50": p50, "p99": p99},
         })
     }
@@ -127,6 +164,10 @@ impl Summary {
         }
         line("events out", self.events_out.to_string());
         line("duplicates suppressed", self.duplicates_suppressed.to_string());
+        line("dead letters", self.dead_letters.len().to_string());
+        for (reason, count) in counted(self.dead_letters.iter().map(|letter| letter.reason.as_str())) {
+            line(&format!("  {reason}"), count.to_string());
+        }
         if let Some((p50, p99)) = self.append_to_settled_ms {
             line("append to settled", format!("p50 {p50:.1} ms, p99 {p99:.1} ms"));
         }
@@ -208,7 +249,9 @@ mod tests {
         ];
         let published: Vec<_> = published.iter().map(|line| Publication::parse(line).unwrap()).collect();
         let results = [json!({"partition": 0, "offset": 0, "key": "acme/shop", "value": {"class": "bug"}})];
-        Summary::of(&published, counters, &results).unwrap()
+        let letter = json!({"place": "d/0/3", "topic": "d", "partition": 0, "offset": 3, "reason": "rejected", "trigger": "t"});
+        let dead_letters = vec![DeadLetter::parse(&letter).unwrap()];
+        Summary::of(Findings { published: &published, counters, results: &results, dead_letters }).unwrap()
     }
 
     #[test]
@@ -218,7 +261,7 @@ mod tests {
             "activations": {"success": 1, "rejected": 1, "failed": 0},
             "events_out": 1,
             "duplicates_suppressed": 2,
-            "dead_letters": [],
+            "dead_letters": [{"topic": "d", "partition": 0, "offset": 3, "reason": "rejected"}],
             "append_to_settled_ms": {"p50": 1.25, "p99": 9.5},
         });
         assert_eq!(sample(&counters()).json(), expected);
@@ -228,7 +271,7 @@ mod tests {
     #[test]
     fn the_page_for_people_says_the_same_and_where_to_look_next() {
         let page = sample(&counters()).readable(&["look here".to_owned()]);
-        for line in ["events in 2", "refused lines 1 (rejected)", "bug 1", "acme/shop 1", "look here"] {
+        for line in ["events in 2", "refused lines 1 (rejected)", "bug 1", "acme/shop 1", "dead letters 1", "rejected 1", "look here"] {
             let words = |found: &str| found.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(page.lines().any(|found| words(found) == line), "{line:?} is not in\n{page}");
         }
@@ -273,7 +316,8 @@ mod tests {
     #[test]
     fn a_document_of_another_form_is_named() {
         assert!(Publication::parse(&json!({"ok": true})).is_err());
-        assert!(Summary::of(&[], &json!({}), &[]).is_err());
+        assert!(Summary::of(Findings { published: &[], counters: &json!({}), results: &[], dead_letters: Vec::new() }).is_err());
+        assert!(DeadLetter::parse(&json!({"topic": "d", "partition": 0, "offset": 3})).is_err());
         assert!(settled(&json!({})).is_err());
         assert!(partitions(&[json!({"topic": "a", "partitions": 3})], "b").is_err());
         assert_eq!(partitions(&[json!({"topic": "a", "partitions": 3})], "a").unwrap(), 3);

@@ -36,7 +36,7 @@ fn schedules() -> u64 {
 #[test]
 fn every_schedule_keeps_the_promises_of_delivery() {
     let seen = run_all(0, schedules(), None).unwrap_or_else(|violation| panic!("{violation}"));
-    println!("{seen:?}");
+    println!("{} schedules: {seen:?}", schedules());
     // The schedules must have met what they are there for.
     assert!(seen.kills > 10_000 && seen.faults > 10_000 && seen.retries > 10_000 && seen.exhausted > 1_000, "{seen:?}");
     assert!(seen.reordered > 10_000 && seen.saturated > 100 && seen.lost_answers > 1_000 && seen.not_started > 1_000, "{seen:?}");

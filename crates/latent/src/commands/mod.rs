@@ -14,3 +14,4 @@ pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod service;
 pub(crate) mod trigger;
+pub(crate) mod why;

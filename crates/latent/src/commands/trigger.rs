@@ -1,14 +1,14 @@
-//! `latent trigger status`: every binding, what it is doing and what is left.
+//! `latent trigger`: every binding, what it is doing and what is left; and the state of those that are gone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use latent_core::{Clock as _, SystemClock};
 
-use crate::access::{Access, unexpected};
+use crate::access::{Access, Stopped, unexpected, without_bindings};
 use crate::cli::LaterArgs;
-use crate::config::{self, NamedFiles};
-use crate::control::{Answer, Request, TriggerStatus};
+use crate::config::{self, Config, NamedFiles, nearest};
+use crate::control::{Answer, ControlError, Forgotten, RemovedTrigger, Request, TriggerStatus};
 use crate::data_dir::DataDir;
 use crate::error::CliError;
 use crate::node;
@@ -21,9 +21,8 @@ use crate::timestamp::{time_until, timestamp};
 pub(crate) enum TriggerCommand {
     /// Show every binding: state, backlog, last outcome
     Status(StatusArgs),
-    /// Not built in this version: forget a removed binding's state
-    #[command(hide = true)]
-    Forget(LaterArgs),
+    /// Forget the state of a trigger that is not configured any more
+    Forget(ForgetArgs),
     /// Not built in this version: publish stranded events again
     #[command(hide = true)]
     Redrive(LaterArgs),
@@ -31,8 +30,32 @@ pub(crate) enum TriggerCommand {
 
 /// Arguments of `latent trigger status`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  latent trigger status -c latent.toml --json")]
+#[command(after_help = "\
+Examples:
+  latent trigger status -c latent.toml --json
+  latent trigger status --removed
+
+A trigger that is taken out of the configuration is remembered, so that it goes on where it was if it comes back; --removed lists those.")]
 pub(crate) struct StatusArgs {
+    /// List those that are not configured any more and whose state is kept, instead
+    #[arg(long)]
+    removed: bool,
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", default_value = "latent.toml")]
+    config: PathBuf,
+}
+
+/// Arguments of `latent trigger forget`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  latent trigger forget triage-old
+
+Only for a trigger that is not configured; on a running node, not since its last reload. What it had done is not known any more then: if a \
+trigger of this id comes back, it starts anew, and by default with the oldest event that is kept.")]
+pub(crate) struct ForgetArgs {
+    /// Id of the trigger
+    id: String,
     /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = "latent.toml")]
     config: PathBuf,
@@ -43,11 +66,13 @@ pub(crate) struct StatusArgs {
 /// # Errors
 /// [`CliError`].
 pub(crate) fn trigger(command: &TriggerCommand, output: &mut Output) -> Result<(), CliError> {
-    let later = |what: &str| CliError::NotBuilt { what: format!("latent trigger {what}"), instead: "see `latent trigger status`" };
     match command {
+        TriggerCommand::Status(args) if args.removed => removed(args, output),
         TriggerCommand::Status(args) => status(args, output),
-        TriggerCommand::Forget(_) => Err(later("forget")),
-        TriggerCommand::Redrive(_) => Err(later("redrive")),
+        TriggerCommand::Forget(args) => forget(args, output),
+        TriggerCommand::Redrive(_) => {
+            Err(CliError::NotBuilt { what: "latent trigger redrive".to_owned(), instead: "see `latent trigger status`" })
+        }
     }
 }
 
@@ -55,11 +80,94 @@ pub(crate) fn trigger(command: &TriggerCommand, output: &mut Output) -> Result<(
 fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliError> {
     let config = config::load(&args.config, NamedFiles::NotNeeded)?.config;
     let stopped = |log: &latent_bridge::EmbeddedBroker| node::stopped_status(&config, log);
-    let mut access = Access::open(&DataDir::new(&config.node.data_dir), "latent trigger status", &stopped)?;
+    let stopped = Stopped { bindings: &stopped, services: None, triggers: &config.triggers };
+    let mut access = Access::open_knowing(&DataDir::new(&config.node.data_dir), "latent trigger status", stopped)?;
     let statuses = every_status(&mut access)?;
     match output.form() {
         Form::Json => statuses.iter().try_for_each(|status| output.json(status)),
-        Form::Human => table(&statuses, SystemClock::start().unix().0).lines().try_for_each(|line| output.text(line)),
+        Form::Human => {
+            table(&statuses, SystemClock::start().unix().0).lines().try_for_each(|line| output.text(line))?;
+            // A note beside the answer: without it the answer still holds.
+            if let Some(words) = every_removed(&mut access).ok().and_then(|removed| removed_words(&removed)) {
+                output.hint(words);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn removed(args: &StatusArgs, output: &mut Output) -> Result<(), CliError> {
+    let (_, mut access) = open(&args.config, "latent trigger status")?;
+    let removed = every_removed(&mut access)?;
+    match output.form() {
+        Form::Json => removed.iter().try_for_each(|trigger| output.json(trigger)),
+        Form::Human => {
+            let mut table = Table::new(&["TRIGGER", "TOPIC"]);
+            removed.into_iter().for_each(|RemovedTrigger { id, topic }| table.push(vec![id, topic]));
+            table.to_string().lines().try_for_each(|line| output.text(line))
+        }
+    }
+}
+
+fn open(config: &Path, holder: &str) -> Result<(Config, Access), CliError> {
+    let config = config::load(config, NamedFiles::NotNeeded)?.config;
+    let stopped = Stopped { bindings: &without_bindings, services: None, triggers: &config.triggers };
+    let access = Access::open_knowing(&DataDir::new(&config.node.data_dir), holder, stopped)?;
+    Ok((config, access))
+}
+
+fn forget(args: &ForgetArgs, output: &mut Output) -> Result<(), CliError> {
+    let (_, mut access) = open(&args.config, "latent trigger forget")?;
+    let doing = || format!("forgetting trigger {}", args.id);
+    match access.try_ask(Request::ForgetTrigger { id: args.id.clone() }) {
+        Ok(Answer::Forgotten(forgotten)) => output.line(&forgotten, || forgotten_words(&forgotten)),
+        Ok(_) => Err(unexpected(&doing())),
+        Err(ControlError::Refused(fault)) if fault.is_unknown_trigger() => {
+            let known: Vec<_> = every_removed(&mut access)?.into_iter().map(|trigger| trigger.id).collect();
+            let nearest = nearest(&args.id, known.iter().map(String::as_str)).map(str::to_owned);
+            Err(CliError::UnknownTrigger { trigger: args.id.clone(), nearest, known })
+        }
+        Err(ControlError::Refused(fault)) => Err(CliError::Log { doing: doing(), fault }),
+        Err(source) if source.may_have_happened() => Err(CliError::Unanswered { doing: doing(), source }),
+        Err(source) => Err(CliError::Control { doing: doing(), source }),
+    }
+}
+
+fn forgotten_words(Forgotten { id, topic, partitions }: &Forgotten) -> String {
+    let partitions = if *partitions == 1 { "1 partition".to_owned() } else { format!("{partitions} partitions") };
+    format!("forgotten: trigger {id} and what it had done in {partitions} of {topic}")
+}
+
+/// Triggers that a note names at most.
+const REMOVED_NAMED_MAX: usize = 8;
+
+fn removed_words(removed: &[RemovedTrigger]) -> Option<String> {
+    let named: Vec<_> = removed.iter().take(REMOVED_NAMED_MAX).map(|trigger| trigger.id.as_str()).collect();
+    let more = match removed.len().saturating_sub(REMOVED_NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let words = || format!("the state of removed triggers is kept: {}{more}; `latent trigger forget ID` forgets one", named.join(", "));
+    (!named.is_empty()).then(words)
+}
+
+fn every_removed(access: &mut Access) -> Result<Vec<RemovedTrigger>, CliError> {
+    const DOING: &str = "asking for the removed triggers";
+    let mut all: Vec<RemovedTrigger> = Vec::new();
+    loop {
+        let after = all.last().map(|trigger| trigger.id.clone());
+        let Answer::RemovedTriggers { triggers, more } = access.ask(DOING, Request::RemovedTriggers { after: after.clone() })? else {
+            return Err(unexpected(DOING));
+        };
+        // Each page must lie after the one before it, or this would never end.
+        let advances = triggers.last().is_some_and(|last| after.is_none_or(|after| last.id > after));
+        if more && !advances {
+            return Err(unexpected(DOING));
+        }
+        all.extend(triggers);
+        if !more {
+            return Ok(all);
+        }
     }
 }
 
@@ -164,6 +272,15 @@ mod tests {
         let (cells, below) = shown(status(BindingState::Stopped));
         assert_eq!(cells, ["t", "in", "stopped", "1", "0", "1", "0", "-", "-", "-", "-", "in 12 s", "-"]);
         assert!(below.is_empty(), "{below:?}");
+    }
+
+    #[test]
+    fn removed_triggers_are_named_up_to_eight() {
+        let removed = |count: usize| (0..count).map(|n| RemovedTrigger { id: format!("t{n}"), topic: "in".to_owned() }).collect::<Vec<_>>();
+        assert_eq!(removed_words(&removed(0)), None);
+        let words = |count| removed_words(&removed(count)).unwrap();
+        assert_eq!(words(2), "the state of removed triggers is kept: t0, t1; `latent trigger forget ID` forgets one");
+        assert!(words(8).contains("t7; ") && words(9).contains("t7 and 1 more; "), "{}", words(9));
     }
 
     #[test]

@@ -61,23 +61,6 @@ pub(crate) enum EventWord {
     Removed,
 }
 
-impl EventWord {
-    /// The word of documents.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Settled => "settled",
-            Self::Settling => "settling",
-            Self::Pending => "pending",
-            Self::BehindItsKey => "behind-its-key",
-            Self::Delayed => "delayed",
-            Self::Running => "running",
-            Self::Condemned => "condemned",
-            Self::Expired => "expired",
-            Self::Removed => "removed",
-        }
-    }
-}
-
 /// One trigger and one event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -184,11 +167,14 @@ pub(crate) struct RunOutput {
     pub(crate) outcome: String,
     /// What hid the answer of an uncertain one.
     pub(crate) cause: Option<String>,
-    /// The partition it lies in, where that was asked for.
+    /// The partition it lies in; `None` from a node, which whoever asks looks up.
     #[serde(default)]
     pub(crate) partition: Option<u32>,
-    /// Its offset there, as its receipt said.
+    /// Its offset there, as its receipt said or as it was found.
     pub(crate) offset: Option<u64>,
+    /// Whether the log has it; `None` where that was not looked up.
+    #[serde(default)]
+    pub(crate) in_log: Option<bool>,
 }
 
 impl RunOutput {
@@ -205,6 +191,7 @@ impl RunOutput {
             cause,
             partition: None,
             offset,
+            in_log: None,
         }
     }
 }
@@ -269,3 +256,6 @@ pub(crate) fn runs_of(entries: &[Arc<JournalEntry>]) -> (Vec<Run>, u64) {
     runs.reverse();
     (runs, entries.len().saturating_sub(runs_max) as u64)
 }
+
+#[cfg(test)]
+mod tests;

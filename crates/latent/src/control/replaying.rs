@@ -180,3 +180,6 @@ impl Letter {
         Ok(NewRecord::new(Some(uid), key, media_type.clone(), attributes, payload.clone()).map_err(BusError::from)?)
     }
 }
+
+#[cfg(test)]
+mod tests;

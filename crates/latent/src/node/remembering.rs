@@ -39,13 +39,19 @@ fn removed(store: &DeliveryStore, configured: &[TriggerConfig]) -> impl Iterator
 ///
 /// # Errors
 /// [`ForgetRefused`]; an uncertain fault when some of it may be forgotten.
-pub(crate) fn forget(store: &DeliveryStore, configured: &[TriggerConfig], id: &str, next: &'static str) -> Result<Forgotten, Fault> {
+pub(crate) fn forget(
+    store: Option<&DeliveryStore>,
+    configured: &[TriggerConfig],
+    id: &str,
+    next: &'static str,
+) -> Result<Forgotten, Fault> {
     let unknown = || ForgetRefused::Unknown { id: id.to_owned() };
     let binding = BindingId::parse(id).map_err(|_| unknown())?;
     if configured.iter().any(|trigger| trigger.id == binding) {
         return Err(ForgetRefused::Configured { id: id.to_owned(), next }.into());
     }
     let half_way = |error| Fault { uncertain: true, permanent: false, ..fault(error) };
+    let store = store.ok_or_else(unknown)?;
     let (topic, partitions) = store.forget(&binding).map_err(half_way)?.ok_or_else(unknown)?;
     Ok(Forgotten { id: id.to_owned(), topic: topic.to_string(), partitions: partitions as u64 })
 }

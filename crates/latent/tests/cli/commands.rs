@@ -71,7 +71,6 @@ fn each_way_to_fail_has_its_status_and_its_kind() {
         (&["dev", "somewhere"], 2, "config-invalid"),
         (&["dev", "home"], 2, "config-invalid"),
         (&["bench", "publish"], 2, "not-built"),
-        (&["bench", "trigger"], 2, "not-built"),
         (&["bench", "activation", "--rows", "Q-03"], 2, "usage"),
         (&["bench", "activation", "--dir", "nowhere"], 2, "value"),
         (&["bench", "bus", "--rows", "Q-99"], 2, "usage"),

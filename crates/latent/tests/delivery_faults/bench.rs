@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::Bytes;
 use latent_bridge::embedded::EngineOptions;
@@ -92,17 +91,13 @@ impl Node {
 
     /// Runs until everything is settled (true), or until `failed` says that the storage let something down and the binding stands still.
     pub(crate) fn run(&self, failed: impl Fn() -> bool) -> bool {
-        for _ in 0..20_000 {
+        let mut is_done = false;
+        latent_testkit::wait_until("the binding to end or to stand still", || {
             let status = self.status();
-            if status.pending == 0 {
-                return true;
-            }
-            if failed() && (status.state == CycleState::Stalled || self.hangs.load(Ordering::SeqCst)) {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        panic!("the binding neither ends nor stands still: {:?}", self.status());
+            is_done = status.pending == 0;
+            is_done || (failed() && (status.state == CycleState::Stalled || self.hangs.load(Ordering::SeqCst)))
+        });
+        is_done
     }
 
     /// Ends it like a kill does: nothing is settled, nothing waited for.

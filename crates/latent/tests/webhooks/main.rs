@@ -7,6 +7,7 @@
 mod bench;
 mod generated;
 mod kills;
+mod page;
 mod remains;
 
 use std::collections::{BTreeMap, BTreeSet};

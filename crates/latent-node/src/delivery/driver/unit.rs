@@ -11,7 +11,7 @@ use latent_core::{
 
 use super::allowance::LogAllowance;
 use super::handle::EventQuery;
-use super::log::{Attempt, failure_of};
+use super::log::{Attempt, detail_of, failure_of};
 use super::{BindingStatus, EventStatus, News, PartitionSpec, Shared};
 use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState, EventState, Termination};
 use crate::delivery::limits;
@@ -328,7 +328,7 @@ impl Unit {
             self.cycle.handle_finished(now, offset, outcome);
         }
         if let Some(reason) = self.cycle.condemned(offset) {
-            let (attempts, detail) = (self.cycle.attempts(offset), failure_of(end).unwrap_or_default());
+            let (attempts, detail) = (self.cycle.attempts(offset), detail_of(end));
             self.verdicts.insert(offset, Verdict::new(reason, attempts, Some((end.activation, end.digest)), &detail));
         }
         let next_attempt = self.cycle.next_attempt_of(offset);

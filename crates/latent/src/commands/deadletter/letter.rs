@@ -62,6 +62,13 @@ impl Letter {
         Self::of(&place.topic, event).ok_or_else(|| NoLetter::Not(ReplayRefused::NoLetter(place.clone()).into()))
     }
 
+    /// Why, without the reason in front of it: it stands beside it.
+    pub(crate) fn detail(&self) -> &str {
+        let verdict = &self.letter.verdict;
+        let after_reason = verdict.detail().strip_prefix(verdict.reason.kind()).and_then(|rest| rest.strip_prefix(": "));
+        after_reason.unwrap_or(verdict.detail())
+    }
+
     /// Its document.
     pub(crate) fn document(&self) -> LetterDocument<'_> {
         let DeadLetter { binding, place, verdict, uid, stored_at, origin: _ } = &self.letter;

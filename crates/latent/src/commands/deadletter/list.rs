@@ -70,10 +70,11 @@ const HEADINGS: &[&str] = &["PLACE", "TRIGGER", "REASON", "ATTEMPTS", "EVENT", "
 /// Characters of a detail that the table shows.
 const DETAIL_CHARS: usize = 60;
 
-fn row(Letter { place, letter, event }: &Letter) -> Vec<String> {
+fn row(shown: &Letter) -> Vec<String> {
+    let Letter { place, letter, event } = shown;
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-    let detail = letter.verdict.detail();
-    let shown = if detail.chars().count() > DETAIL_CHARS {
+    let detail = shown.detail();
+    let detail = if detail.chars().count() > DETAIL_CHARS {
         detail.chars().take(DETAIL_CHARS - 1).chain(['…']).collect()
     } else {
         or_dash(detail)
@@ -86,6 +87,6 @@ fn row(Letter { place, letter, event }: &Letter) -> Vec<String> {
         letter.place.to_string(),
         or_dash(&event.key),
         timestamp_seconds(event.stored_at),
-        shown,
+        detail,
     ]
 }

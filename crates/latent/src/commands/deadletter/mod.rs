@@ -20,7 +20,7 @@ use crate::config::{self, Config, NamedFiles, nearest};
 use crate::data_dir::DataDir;
 use crate::error::CliError;
 use crate::output::Output;
-pub(crate) use letter::Letter;
+pub(crate) use letter::{Letter, LetterDocument};
 pub(crate) use replay::ReplayCounts;
 
 /// `latent deadletter`.

@@ -100,7 +100,7 @@ fn text(letter: &Letter, replay: &ReplayState, value: &RawValue) -> String {
         ("dead letter", place.to_string()),
         ("trigger", dead.binding.to_string()),
         ("reason", dead.verdict.reason.kind().to_owned()),
-        ("detail", or_dash(dead.verdict.detail().to_owned())),
+        ("detail", or_dash(letter.detail().to_owned())),
         ("attempts", dead.verdict.attempts.to_string()),
         ("parked at", timestamp(event.stored_at)),
         ("activation", or_dash(dead.verdict.activation.map(|activation| activation.to_string()).unwrap_or_default())),

@@ -127,3 +127,22 @@ fn a_maintenance_that_is_held_is_a_fault_that_may_pass() {
     assert_eq!((&fault["kind"], &fault["permanent"], &fault["uncertain"]), (&json!("clock-held"), &json!(false), &json!(false)));
     assert!(fault["message"].as_str().unwrap().starts_with("retention is held: the wall clock is 10 minutes ahead"), "{fault}");
 }
+
+#[test]
+fn what_is_remembered_of_triggers_and_dead_letters_is_asked_for_in_these_words() {
+    let served = Served::start(defaults());
+    let mut peer = served.connect();
+    let kind = |answer: &Value| answer["fault"]["kind"].clone();
+    assert_eq!(
+        asked(&mut peer, &json!({ "removed-triggers": { "after": null } })),
+        json!({ "removed-triggers": { "triggers": [{ "id": "gone", "topic": "t" }], "more": false } })
+    );
+    assert_eq!(kind(&asked(&mut peer, &json!({ "forget-trigger": { "id": "absent" } }))), json!("unknown-trigger"));
+    assert_eq!(
+        asked(&mut peer, &json!({ "event-history": { "topic": "t", "partition": 0, "offset": 0 } })),
+        json!({ "event-history": { "triggers": [], "triggers_left_out": 0, "runs": [], "runs_left_out": 0, "journal": null } })
+    );
+    for (letter, expected) in [("t/0/0", "no-dead-letter"), ("t/9/0", "out-of-range"), ("u/0/0", "unknown-topic"), ("t/0", "rejected")] {
+        assert_eq!(kind(&asked(&mut peer, &json!({ "replay": { "letter": letter } }))), json!(expected), "{letter}");
+    }
+}

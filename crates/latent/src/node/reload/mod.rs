@@ -148,7 +148,12 @@ impl Reloader {
     /// [`ForgetRefused`], and what the disk says.
     pub(super) fn forget(&self, id: &str) -> Result<Forgotten, Fault> {
         let _turn = self.take_turn().map_err(|_| ForgetRefused::Busy)?;
-        remembering::forget(self.store(), &self.config().triggers, id, "remove it from the configuration and run `latent reload` first")
+        remembering::forget(
+            Some(self.store()),
+            &self.config().triggers,
+            id,
+            "remove it from the configuration and run `latent reload` first",
+        )
     }
 
     /// Takes the file in again, on a thread that may block: until new components are compiled and changed triggers have ended what they
