@@ -4,17 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::in_order;
 use super::measure::Session;
 use super::plan::Plan;
-use super::row::{HEADINGS, Row};
+use super::row::Row;
 use super::rows::{Logs, Report, RowId};
-use super::scratch::{Memory, Scratch, remove};
+use super::scratch::Memory;
+use super::{in_order, print_heading, print_row};
 use crate::error::CliError;
-use crate::exit::ExitStatus;
 use crate::limits;
 use crate::output::{Form, Output};
-use crate::stop::StopSignal;
 
 /// Arguments of `latent bench bus`.
 #[derive(Debug, Args)]
@@ -60,16 +58,9 @@ impl BusArgs {
 /// Measures row after row and prints each as soon as it is known.
 pub(super) fn bus(args: &BusArgs, output: &mut Output) -> Result<(), CliError> {
     let memory = if args.allow_memory { Memory::Allowed } else { Memory::Refused };
-    let scratch = Scratch::create(args.dir.as_deref().unwrap_or(".".as_ref()), memory)?;
-    let root = scratch.root().to_owned();
-    // Also when the run hangs in a write and cannot clean up by itself.
-    let stop = StopSignal::install_then(move || {
-        remove(&root);
-        ExitStatus::Failed
-    })?;
-    let file_system = scratch.file_system().to_owned();
-    let mut session = Session::begin(args.plan(), scratch, stop)?;
-    begin(&session, &file_system, output)?;
+    let mut session = Session::in_new_folder(args.plan(), args.dir.as_deref(), memory)?;
+    let note = format!(", on {}; {}", session.scratch.file_system(), floor(&session));
+    print_heading(&session, &note, output)?;
     let mut logs = Logs::default();
     for row in args.rows() {
         if output.is_closed() {
@@ -78,14 +69,6 @@ pub(super) fn bus(args: &BusArgs, output: &mut Output) -> Result<(), CliError> {
         row.measure(&mut session, &mut logs, &mut Printed { output })?;
     }
     end(&session, output)
-}
-
-fn begin(session: &Session, file_system: &str, output: &mut Output) -> Result<(), CliError> {
-    if output.form() == Form::Human {
-        output.text(&format!("{} runs of each side in turns, on {file_system}; {}", session.plan.rounds, floor(session)))?;
-        output.text(HEADINGS)?;
-    }
-    output.flush()
 }
 
 fn end(session: &Session, output: &mut Output) -> Result<(), CliError> {
@@ -107,8 +90,7 @@ struct Printed<'o> {
 
 impl Report for Printed<'_> {
     fn row(&mut self, row: &Row) -> Result<(), CliError> {
-        self.output.line(row, || row.to_string())?;
-        self.output.flush()
+        print_row(row, self.output)
     }
 
     fn doing(&mut self, what: &str) {

@@ -1,5 +1,6 @@
 //! The measuring loop: both sides of a row in turns, each slice in a moment that is as calm as patience allows.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::calm::{After, Before, Calm};
@@ -7,8 +8,9 @@ use super::figure::Slice;
 use super::floor::Floor;
 use super::plan::Plan;
 use super::row::{Measured, Row, RowSpec};
-use super::scratch::Scratch;
+use super::scratch::{Memory, Scratch, remove};
 use crate::error::CliError;
+use crate::exit::ExitStatus;
 use crate::stop::StopSignal;
 
 /// Between two probes of a machine that is not calm.
@@ -51,8 +53,19 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// In a new folder, which is removed at the end, also when the run hangs in a write and is told to stop.
+    pub(super) fn in_new_folder(plan: Plan, parent: Option<&Path>, memory: Memory) -> Result<Self, CliError> {
+        let scratch = Scratch::create(parent.unwrap_or(".".as_ref()), memory)?;
+        let root = scratch.root().to_owned();
+        let stop = StopSignal::install_then(move || {
+            remove(&root);
+            ExitStatus::Failed
+        })?;
+        Self::begin(plan, scratch, stop)
+    }
+
     /// Learns how fast a small synced write is here.
-    pub(super) fn begin(plan: Plan, scratch: Scratch, stop: StopSignal) -> Result<Self, CliError> {
+    fn begin(plan: Plan, scratch: Scratch, stop: StopSignal) -> Result<Self, CliError> {
         let floor = Floor::create(&scratch.folder("floor")?)?;
         let mut session = Self { plan, scratch, stop, calm: Calm::new(), floor };
         for _ in 0..plan.learning_probes {

@@ -25,10 +25,12 @@ mod workload;
 use clap::{Subcommand, ValueEnum};
 use latent_bridge::BusError;
 
+use self::measure::Session;
+use self::row::{HEADINGS, Row};
 use crate::cli::LaterArgs;
 use crate::control::Fault;
 use crate::error::CliError;
-use crate::output::Output;
+use crate::output::{Form, Output};
 
 /// `latent bench`.
 #[derive(Debug, Subcommand)]
@@ -74,6 +76,21 @@ fn in_order<R: ValueEnum + Ord + Clone>(named: &[R]) -> Vec<R> {
     rows.sort_unstable();
     rows.dedup();
     rows
+}
+
+/// What stands above the rows, for people.
+fn print_heading(session: &Session, note: &str, output: &mut Output) -> Result<(), CliError> {
+    if output.form() == Form::Human {
+        output.text(&format!("{} runs of each side in turns{note}", session.plan.rounds))?;
+        output.text(HEADINGS)?;
+    }
+    output.flush()
+}
+
+/// Each row is shown as soon as it is known.
+fn print_row(row: &Row, output: &mut Output) -> Result<(), CliError> {
+    output.line(row, || row.to_string())?;
+    output.flush()
 }
 
 /// A failure of the system while something was measured.

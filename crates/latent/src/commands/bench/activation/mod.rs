@@ -16,15 +16,13 @@ use clap::Args;
 pub(super) use self::ours::OurNode;
 use self::rows::RowId;
 pub(super) use self::rows::dormant;
-use super::in_order;
 use super::measure::Session;
 use super::plan::Plan;
-use super::row::{HEADINGS, Row};
-use super::scratch::{Memory, Scratch, remove};
+use super::row::Row;
+use super::scratch::Memory;
+use super::{in_order, print_heading, print_row};
 use crate::error::CliError;
-use crate::exit::ExitStatus;
-use crate::output::{Form, Output};
-use crate::stop::StopSignal;
+use crate::output::Output;
 
 /// Arguments of `latent bench activation`.
 #[derive(Debug, Args)]
@@ -58,27 +56,14 @@ impl ActivationArgs {
 /// Measures row after row and prints each as soon as it is known.
 pub(super) fn activation(args: &ActivationArgs, output: &mut Output) -> Result<(), CliError> {
     // Nothing here waits for the disk but the starts of nodes, which are compared with one another.
-    let scratch = Scratch::create(args.dir.as_deref().unwrap_or(".".as_ref()), Memory::Allowed)?;
-    let root = scratch.root().to_owned();
-    let stop = StopSignal::install_then(move || {
-        remove(&root);
-        ExitStatus::Failed
-    })?;
     let plan = if args.quick { Plan::quick() } else { Plan::full(0) };
-    let mut session = Session::begin(plan, scratch, stop)?;
-    if output.form() == Form::Human {
-        output.text(&format!("{} runs of each side in turns", session.plan.rounds))?;
-        output.text(HEADINGS)?;
-        output.flush()?;
-    }
+    let mut session = Session::in_new_folder(plan, args.dir.as_deref(), Memory::Allowed)?;
+    print_heading(&session, "", output)?;
     for row in args.rows() {
         if output.is_closed() {
             break;
         }
-        row.measure(&mut session, &mut |row: &Row| {
-            output.line(row, || row.to_string())?;
-            output.flush()
-        })?;
+        row.measure(&mut session, &mut |row: &Row| print_row(row, output))?;
     }
     Ok(())
 }

@@ -14,15 +14,13 @@ use std::path::PathBuf;
 use clap::Args;
 
 use self::rows::RowId;
-use super::in_order;
 use super::measure::Session;
 use super::plan::Plan;
-use super::row::{HEADINGS, Row};
-use super::scratch::{Memory, Scratch, remove};
+use super::row::Row;
+use super::scratch::Memory;
+use super::{in_order, print_heading, print_row};
 use crate::error::CliError;
-use crate::exit::ExitStatus;
-use crate::output::{Form, Output};
-use crate::stop::StopSignal;
+use crate::output::Output;
 
 /// Arguments of `latent bench trigger`.
 #[derive(Debug, Args)]
@@ -53,29 +51,15 @@ pub(crate) struct TriggerArgs {
 /// Measures row after row and prints each as soon as it is known.
 pub(super) fn trigger(args: &TriggerArgs, output: &mut Output) -> Result<(), CliError> {
     let memory = if args.allow_memory { Memory::Allowed } else { Memory::Refused };
-    let scratch = Scratch::create(args.dir.as_deref().unwrap_or(".".as_ref()), memory)?;
-    let root = scratch.root().to_owned();
-    // Also when the run hangs in a write and cannot clean up by itself.
-    let stop = StopSignal::install_then(move || {
-        remove(&root);
-        ExitStatus::Failed
-    })?;
-    let file_system = scratch.file_system().to_owned();
     let plan = if args.quick { Plan::quick() } else { Plan::full(0) };
-    let mut session = Session::begin(plan, scratch, stop)?;
-    if output.form() == Form::Human {
-        output.text(&format!("{} runs of each side in turns, on {file_system}", session.plan.rounds))?;
-        output.text(HEADINGS)?;
-        output.flush()?;
-    }
+    let mut session = Session::in_new_folder(plan, args.dir.as_deref(), memory)?;
+    let note = format!(", on {}", session.scratch.file_system());
+    print_heading(&session, &note, output)?;
     for row in in_order(&args.rows) {
         if output.is_closed() {
             break;
         }
-        row.measure(&mut session, &mut |row: &Row| {
-            output.line(row, || row.to_string())?;
-            output.flush()
-        })?;
+        row.measure(&mut session, &mut |row: &Row| print_row(row, output))?;
     }
     Ok(())
 }
