@@ -6,10 +6,10 @@
 //! A replay is the event as it was under a uid of its own, with attributes that say which event it is again.
 
 use std::fmt::Write as _;
-use std::str::FromStr;
 
+use crate::place::number;
 use crate::{
-    ActivationId, Attributes, BindingId, ComponentDigest, CoreError, Offset, Partition, TextProblem, TopicName, Uid, UnixMillis,
+    ActivationId, Attributes, BindingId, ComponentDigest, CoreError, Offset, Partition, Place, TopicName, Uid, UnixMillis,
     length_delimited_sha256, limits,
 };
 
@@ -86,43 +86,6 @@ impl Verdict {
     pub fn detail(&self) -> &str {
         &self.detail
     }
-}
-
-/// Where an event lies.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// The topic.
-    pub topic: TopicName,
-    /// Its partition.
-    pub partition: Partition,
-    /// The position there.
-    pub offset: Offset,
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}/{}", self.topic.as_str(), self.partition, self.offset)
-    }
-}
-
-impl FromStr for Place {
-    type Err = CoreError;
-
-    fn from_str(text: &str) -> Result<Self, CoreError> {
-        let refused = || CoreError::text("place", text, TextProblem::Shape { expected: "TOPIC/PARTITION/OFFSET" });
-        let mut parts = text.split('/');
-        let (Some(topic), Some(partition), Some(offset), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
-            return Err(refused());
-        };
-        let topic = TopicName::parse(topic)?;
-        let partition = Partition(number(partition).ok_or_else(refused)?);
-        Ok(Self { topic, partition, offset: Offset(number(offset).ok_or_else(refused)?) })
-    }
-}
-
-/// A number in the one form it is written in.
-fn number<T: FromStr + ToString>(text: &str) -> Option<T> {
-    text.parse().ok().filter(|number: &T| number.to_string() == text)
 }
 
 /// The first publication of an event: what keys are derived from, however often it is published again.
@@ -467,13 +430,5 @@ mod tests {
         };
         let largest = Attributes::parse((0..12).map(|n| (format!("a{n:02}"), "v".repeat(233))).collect()).unwrap();
         assert_eq!(DeadLetter::read(&letter.write(largest).unwrap()), Some(letter));
-    }
-
-    #[test]
-    fn a_place_is_read_in_the_one_form_it_is_written_in() {
-        assert_eq!(place_of(9).to_string().parse(), Ok(place_of(9)));
-        for bad in ["", "t/0", "t/0/0/0", "t/00/0", "t/+1/0", "t/0/x", "/0/0"] {
-            assert!(bad.parse::<Place>().is_err(), "{bad}");
-        }
     }
 }

@@ -16,13 +16,14 @@ mod limit;
 pub mod limits;
 mod name;
 mod outcome;
+mod place;
 mod record;
 mod ticket;
 
 pub use attributes::{Attributes, RESERVED_ATTRIBUTE_PREFIX};
 pub use budget::Budget;
 pub use clock::{Clock, MonoTime, SystemClock, UnixMillis};
-pub use dead_letter::{DeadLetter, FirstPublication, Place, Replay, TerminationReason, Verdict};
+pub use dead_letter::{DeadLetter, FirstPublication, Replay, TerminationReason, Verdict};
 pub use deadline::{Deadline, settle_margin};
 pub use delivered::DeliveredEvent;
 pub use digest::{ComponentDigest, length_delimited_sha256};
@@ -33,5 +34,6 @@ pub use name::{BindingId, ContractName, FunctionName, LogicalTopic, MediaType, P
 pub use outcome::{
     ActivationOutcome, BudgetKind, Disposition, KnownFailure, PublicationOutcome, Receipt, TrapCode, Uncertain, UncertainCause,
 };
+pub use place::Place;
 pub use record::{NewRecord, Record, StoredRecord, partition_for};
 pub use ticket::{Completer, Ticket};

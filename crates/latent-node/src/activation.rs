@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use latent_capabilities::{ActivationCapabilityRuntime, Origin, SessionSpec};
 use latent_core::{
-    ActivationId, ActivationOutcome, Clock, Completer, Deadline, MonoTime, Offset, Partition, Ticket, TopicName, TraceId, UnixMillis,
+    ActivationId, ActivationOutcome, Clock, Completer, Deadline, MonoTime, Offset, Partition, Place, Ticket, TopicName, TraceId, UnixMillis,
 };
 use latent_wasmtime::ActivationReport;
 use tokio::runtime::Handle;
@@ -36,8 +36,8 @@ use crate::journal::{Ended, Journal, JournalEntry};
 use crate::route::Pin;
 use crate::scheduler::{Entry, Scheduler, Started};
 use crate::{
-    ActivationEnd, CallOrder, Catalog, Delivery, EventPlace, IdSource, InboundOrder, InboundTarget, Input, NodeError, NodeLimits,
-    ReserveRefusal, limits,
+    ActivationEnd, CallOrder, Catalog, Delivery, IdSource, InboundOrder, InboundTarget, Input, NodeError, NodeLimits, ReserveRefusal,
+    limits,
 };
 
 pub use reservation::Reservation;
@@ -117,7 +117,7 @@ struct Order {
     input: Input,
     origin: Option<Origin>,
     /// Which event is run, and for which time.
-    delivery: Option<(EventPlace, u32)>,
+    delivery: Option<(Place, u32)>,
     deadline: Deadline,
     trace: Option<TraceId>,
 }
@@ -129,7 +129,7 @@ struct Work {
     target: InboundTarget,
     pin: Pin,
     origin: Option<Origin>,
-    delivery: Option<(EventPlace, u32)>,
+    delivery: Option<(Place, u32)>,
     deadline: Deadline,
     queued_at: UnixMillis,
     queued_mono: MonoTime,
@@ -192,7 +192,7 @@ impl LocalActivationManager {
     /// ticket stops nothing.
     pub fn activate(self: &Arc<Self>, reservation: Reservation, order: InboundOrder) -> Ticket<ActivationEnd> {
         let InboundOrder { event, origin, deadline } = order;
-        let place = EventPlace { topic: event.topic.clone(), partition: event.partition, offset: event.offset };
+        let place = Place { topic: event.topic.clone(), partition: event.partition, offset: event.offset };
         let delivery = Some((place, event.delivery));
         self.hand_over(reservation, Order { input: Input::Event(event), origin: Some(origin), delivery, deadline, trace: None })
     }

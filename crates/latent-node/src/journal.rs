@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use latent_capabilities::{Origin, Publications};
 use latent_core::{
-    ActivationId, ActivationOutcome, ComponentDigest, ContractName, FunctionName, Offset, Partition, PublicationId, RouteGeneration,
+    ActivationId, ActivationOutcome, ComponentDigest, ContractName, FunctionName, Offset, Partition, Place, PublicationId, RouteGeneration,
     ServiceName, TenantId, TopicName, TraceId, UnixMillis,
 };
 use latent_wasmtime::LogLine;
@@ -70,28 +70,17 @@ pub struct JournalEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// Where the event was taken from.
-    pub place: EventPlace,
+    pub place: Place,
     /// What keys are derived from: the same place, or that of the original of which it is a replay.
     pub origin: Origin,
     /// Which run of the event it was, counted from 1.
     pub count: u32,
 }
 
-/// The place of one event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventPlace {
-    /// Its topic.
-    pub topic: TopicName,
-    /// Its partition.
-    pub partition: Partition,
-    /// Its position there.
-    pub offset: Offset,
-}
-
 impl Delivery {
     /// True when the event stands for an earlier one.
     pub fn is_replay(&self) -> bool {
-        let EventPlace { topic, partition, offset } = &self.place;
+        let Place { topic, partition, offset } = &self.place;
         (topic, partition, offset) != (&self.origin.topic, &self.origin.partition, &self.origin.offset)
     }
 }

@@ -39,7 +39,7 @@ pub use error::NodeError;
 pub use inbound::{
     ActivationEnd, CallOrder, IdSource, InboundOrder, InboundTarget, Input, Principal, PrincipalKind, ReserveRefusal, event_input_bytes,
 };
-pub use journal::{Delivery, Ended, EventPlace, Journal, JournalEntry};
+pub use journal::{Delivery, Ended, Journal, JournalEntry};
 pub use limits::NodeLimits;
 pub use revocation::{NotKept, Noted, Revocation, RevocationList, RevocationRecord, Unrecorded};
 pub use route::{Pin, RouteKey};

@@ -25,8 +25,8 @@ fn topic(name: &str) -> TopicName {
     TopicName::parse(name).unwrap()
 }
 
-fn place(offset: u64) -> EventPlace {
-    EventPlace { topic: topic("t"), partition: Partition(0), offset: Offset(offset) }
+fn place(offset: u64) -> Place {
+    Place { topic: topic("t"), partition: Partition(0), offset: Offset(offset) }
 }
 
 /// The entry of activation `number`, whose guest wrote `log`.
@@ -175,7 +175,7 @@ fn publications_that_fall_off_with_their_entries_make_room() {
 
 #[test]
 fn the_activations_on_an_event_are_found_by_its_place_newest_first_and_a_replay_by_its_own() {
-    let on = |number, place: EventPlace| {
+    let on = |number, place: Place| {
         let mut entry = entry(number, &[]);
         entry.delivery = entry.delivery.map(|delivery| Delivery { place, ..delivery });
         entry
@@ -183,8 +183,8 @@ fn the_activations_on_an_event_are_found_by_its_place_newest_first_and_a_replay_
     let mut journal = Journal::new(&limits_of(9, 0));
     journal.push(on(1, place(0)));
     journal.push(on(2, place(5)));
-    journal.push(on(3, EventPlace { partition: Partition(1), ..place(0) }));
-    journal.push(on(4, EventPlace { topic: topic("u"), ..place(0) }));
+    journal.push(on(3, Place { partition: Partition(1), ..place(0) }));
+    journal.push(on(4, Place { topic: topic("u"), ..place(0) }));
     journal.push(JournalEntry { delivery: None, ..entry(5, &[]) });
     journal.push(on(6, place(0)));
     let found = |offset| -> Vec<_> {

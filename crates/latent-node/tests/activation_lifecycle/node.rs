@@ -9,11 +9,12 @@ use bytes::Bytes;
 use latent_capabilities::{ActivationCapabilityRuntime, AuditRing, CompletionAccount, Origin};
 use latent_core::{
     ActivationId, ActivationOutcome, Attributes, BindingId, Budget, Clock, ComponentDigest, ContractName, Deadline, DeliveredEvent,
-    FunctionName, MediaType, Offset, Partition, PublicationId, RouteGeneration, ServiceName, TenantId, Ticket, TopicName, UnixMillis,
+    FunctionName, MediaType, Offset, Partition, Place, PublicationId, RouteGeneration, ServiceName, TenantId, Ticket, TopicName,
+    UnixMillis,
 };
 use latent_node::{
-    Account, ActivationEnd, Catalog, Contracts, EventPlace, ExecutionBackend, IdSource, InboundOrder, InboundTarget,
-    LocalActivationManager, ManagerOptions, NewPublication, NodeError, NodeLimits, Principal, Reservation, RouteKey,
+    Account, ActivationEnd, Catalog, Contracts, ExecutionBackend, IdSource, InboundOrder, InboundTarget, LocalActivationManager,
+    ManagerOptions, NewPublication, NodeError, NodeLimits, Principal, Reservation, RouteKey,
 };
 use latent_testkit::ManualClock;
 use latent_wasmtime::HANDLER_CONTRACT;
@@ -86,9 +87,9 @@ pub(crate) fn origin() -> Origin {
     }
 }
 
-pub(crate) fn place() -> EventPlace {
+pub(crate) fn place() -> Place {
     let Origin { topic, partition, offset, .. } = origin();
-    EventPlace { topic, partition, offset }
+    Place { topic, partition, offset }
 }
 
 pub(crate) fn event(payload: &str) -> DeliveredEvent {

@@ -1,6 +1,7 @@
 //! What `latent dev` says, each message for people and for machines. Pure.
 
-use latent_node::{EventPlace, JournalEntry};
+use latent_core::Place;
+use latent_node::JournalEntry;
 use serde_json::{Value, json};
 
 use super::hands::Said;
@@ -307,7 +308,7 @@ fn activation_text(entry: &JournalEntry, paint: Paint) -> String {
     let outcome = paint.word(colour_of(entry.ended.kind), entry.ended.kind);
     let what = match &entry.delivery {
         Some(delivery) => {
-            let EventPlace { topic, partition, offset } = &delivery.place;
+            let Place { topic, partition, offset } = &delivery.place;
             let binding = &delivery.origin.binding;
             format!("{binding}  {topic}/{partition}@{offset}  attempt {}", delivery.count)
         }

@@ -1,9 +1,9 @@
 use latent_capabilities::{Origin, Publications};
 use latent_core::{
-    ActivationId, ActivationOutcome, BindingId, ComponentDigest, ContractName, FunctionName, LogicalTopic, Offset, Partition,
+    ActivationId, ActivationOutcome, BindingId, ComponentDigest, ContractName, FunctionName, LogicalTopic, Offset, Partition, Place,
     PublicationId, RouteGeneration, ServiceName, TenantId, TopicName, TraceId, Uid,
 };
-use latent_node::{Delivery, Ended, EventPlace, Principal};
+use latent_node::{Delivery, Ended, Principal};
 use latent_wasmtime::{LogLine, LogSource};
 
 use super::super::protocol::{Answer, encode_answer};
@@ -23,7 +23,7 @@ fn entry(count: u32) -> JournalEntry {
         publication: PublicationId(1),
         digest: ComponentDigest::of(b""),
         delivery: Some(Delivery {
-            place: EventPlace { topic: topic.clone(), partition: Partition(0), offset: Offset(4) },
+            place: Place { topic: topic.clone(), partition: Partition(0), offset: Offset(4) },
             origin: Origin { binding, topic, partition: Partition(0), offset: Offset(4), stored_at: None },
             count,
         }),

@@ -1,9 +1,9 @@
 use latent_capabilities::{Origin, Publications};
 use latent_core::{
-    ActivationId, ActivationOutcome, BindingId, ComponentDigest, ContractName, FunctionName, Offset, Partition, PublicationId,
+    ActivationId, ActivationOutcome, BindingId, ComponentDigest, ContractName, FunctionName, Offset, Partition, Place, PublicationId,
     RouteGeneration, ServiceName, TenantId, TopicName, TraceId, UnixMillis,
 };
-use latent_node::{Delivery, Ended as EndedOutcome, EventPlace, Principal};
+use latent_node::{Delivery, Ended as EndedOutcome, Principal};
 use latent_wasmtime::{LogLine, LogSource};
 
 use super::*;
@@ -23,7 +23,7 @@ pub(in crate::commands::dev) fn entry(log: &[&str]) -> JournalEntry {
         publication: PublicationId(1),
         digest: ComponentDigest::of(b""),
         delivery: Some(Delivery {
-            place: EventPlace { topic: topic.clone(), partition: Partition(2), offset: Offset(17) },
+            place: Place { topic: topic.clone(), partition: Partition(2), offset: Offset(17) },
             origin: Origin { binding, topic, partition: Partition(2), offset: Offset(17), stored_at: None },
             count: 2,
         }),
