@@ -207,7 +207,8 @@ const HEADINGS: &[&str] = &[
     "LAST ERROR",
 ];
 /// Under the table of a running node: these columns say nothing of the time before.
-const CAPTION: &str = "DEAD, TERMINATED, EXHAUSTED and the LAST columns: since the node started, or the trigger was last changed by a reload";
+const CAPTION: &str =
+    "DEAD, TERMINATED, EXHAUSTED and the LAST columns: since the node started, or the trigger was last changed by a reload";
 
 /// What people see at `now`, in milliseconds since 1970.
 fn table(statuses: &[TriggerStatus], now: u64) -> String {
