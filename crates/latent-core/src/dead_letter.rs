@@ -88,6 +88,16 @@ impl Verdict {
     }
 }
 
+/// `dead-` and the SHA-256 of the parts, in hex.
+fn dead_uid(parts: &[&[u8]]) -> Result<Uid, CoreError> {
+    let text = length_delimited_sha256(parts).iter().fold("dead-".to_owned(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    Uid::parse(&text)
+}
+
 /// The first publication of an event: what keys are derived from, however often it is published again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirstPublication {
@@ -134,13 +144,19 @@ impl DeadLetter {
     pub fn uid_for(binding: &BindingId, place: &Place) -> Result<Uid, CoreError> {
         let (partition, offset) = (place.partition.0.to_le_bytes(), place.offset.0.to_le_bytes());
         let (binding, topic) = (binding.as_str().as_bytes(), place.topic.as_str().as_bytes());
-        let hash = length_delimited_sha256(&[b"lsf-dead-letter-v1", binding, topic, &partition, &offset]);
-        let text = hash.iter().fold("dead-".to_owned(), |mut text, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
-        Uid::parse(&text)
+        dead_uid(&[b"lsf-dead-letter-v1", binding, topic, &partition, &offset])
+    }
+
+    /// The uid to park under where [`DeadLetter::letter_uid`] belongs to another event, as after a topic was begun anew while its dead letters
+    /// were kept: it depends on the event as well.
+    ///
+    /// # Errors
+    /// As [`DeadLetter::uid_for`].
+    pub fn other_uid(&self, payload: &[u8]) -> Result<Uid, CoreError> {
+        let first = self.letter_uid()?;
+        let event = self.uid.as_ref().map_or("", |uid| uid.as_str());
+        let stored_at = self.stored_at.unwrap_or(UnixMillis(0)).0.to_le_bytes();
+        dead_uid(&[b"lsf-dead-letter-of-event-v1", first.as_str().as_bytes(), event.as_bytes(), &stored_at, payload])
     }
 
     /// The event as it was published first; `None` when it could not be read.
@@ -391,6 +407,14 @@ mod tests {
             other(|letter| letter.place.topic = TopicName::parse("orders.old").unwrap()),
         ];
         assert!(others.iter().all(|other| *other != own));
+        // Where that one is taken, the event's own.
+        let beside = letter("a").other_uid(b"x").unwrap();
+        assert_eq!(letter("b").other_uid(b"x").unwrap(), beside);
+        let mut later = letter("a");
+        later.stored_at = Some(UnixMillis(1));
+        for other in [own, letter("a").other_uid(b"y").unwrap(), later.other_uid(b"x").unwrap()] {
+            assert_ne!(other, beside);
+        }
     }
 
     #[test]

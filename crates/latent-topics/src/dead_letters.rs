@@ -6,9 +6,10 @@ use bytes::Bytes;
 use latent_bridge::{BusError, EventBus, HeadContent};
 use latent_core::{
     Attributes, BindingId, CoreError, DeadLetter, MediaType, NewRecord, Offset, Place, Record, Replay, StoredRecord, Ticket, TopicName,
-    Verdict, limits,
+    Uid, Verdict, limits,
 };
 use latent_node::delivery::SourceError;
+use tokio::runtime::Handle;
 
 /// See the module.
 #[derive(Clone)]
@@ -25,32 +26,56 @@ impl DeadLetters {
     }
 
     /// Publishes the dead letter of a record. A duplicate is a success: it was parked before.
-    pub(crate) fn park(&self, topic: &TopicName, stored: StoredRecord, verdict: Verdict) -> Ticket<Result<(), SourceError>> {
+    pub(crate) fn park(
+        &self,
+        topic: &TopicName,
+        stored: StoredRecord,
+        verdict: Verdict,
+        runtime: &Handle,
+    ) -> Ticket<Result<(), SourceError>> {
         let StoredRecord { partition, offset, record } = stored;
         let Record { uid, key, media_type, attributes, payload, stored_at } = record;
         let place = Place { topic: topic.clone(), partition, offset };
         let origin = Replay::read(&attributes).map(|replay| replay.first());
         let letter = DeadLetter { binding: self.binding.clone(), place, verdict, uid: Some(uid), stored_at: Some(stored_at), origin };
-        self.publish(&letter, &key, Content { media_type, attributes, payload })
+        self.publish(letter, key, Content { media_type, attributes, payload }, runtime)
     }
 
     /// Publishes the dead letter of a record that cannot be read, with what bytes there are of it.
-    pub(crate) fn park_undecodable(&self, place: Place, key: &str, mut bytes: Bytes, verdict: Verdict) -> Ticket<Result<(), SourceError>> {
+    pub(crate) fn park_undecodable(
+        &self,
+        (place, key, mut bytes): (Place, String, Bytes),
+        verdict: Verdict,
+        runtime: &Handle,
+    ) -> Ticket<Result<(), SourceError>> {
         bytes.truncate(limits::EVENT_BYTES.max_usize());
         let letter = DeadLetter { binding: self.binding.clone(), place, verdict, uid: None, stored_at: None, origin: None };
         let content = Content { media_type: MediaType::octet_stream(), attributes: Attributes::default(), payload: bytes };
-        self.publish(&letter, key, content)
+        self.publish(letter, key, content, runtime)
     }
 
-    fn publish(&self, letter: &DeadLetter, key: &str, content: Content) -> Ticket<Result<(), SourceError>> {
-        match record(letter, key, content) {
-            Ok(record) => {
-                let published = self.bus.submit_record(self.topic.as_str(), record);
-                let ended = || SourceError::Unavailable { reason: "the log ended before it answered".to_owned() };
-                published.map_or(Err(ended()), |result| result.map(|_| ()).map_err(|error| unavailable(&error)))
+    /// Under the letter's uid; where that belongs to the letter of another event, under one that depends on the event. The second
+    /// attempt is made on a thread that may wait, since the answer comes on the log's own.
+    fn publish(&self, letter: DeadLetter, key: String, content: Content, runtime: &Handle) -> Ticket<Result<(), SourceError>> {
+        let record = match record(&letter, letter.letter_uid(), &key, &content) {
+            Ok(record) => record,
+            Err(error) => return Ticket::ready(Err(unavailable(&error))),
+        };
+        let (parked, completer) = Ticket::pair(Err(unavailable(&"the log ended before it answered")));
+        let (letters, runtime) = (self.clone(), runtime.clone());
+        self.bus.submit_record(self.topic.as_str(), record).on_ready(move |answer| match answer {
+            Err(BusError::Conflict { .. }) => {
+                runtime.spawn_blocking(move || completer.complete(letters.publish_beside(&letter, &key, &content)));
             }
-            Err(error) => Ticket::ready(Err(SourceError::Unavailable { reason: error.to_string() })),
-        }
+            answer => completer.complete(answer.map(|_| ()).map_err(|error| unavailable(&error))),
+        });
+        parked
+    }
+
+    fn publish_beside(&self, letter: &DeadLetter, key: &str, content: &Content) -> Result<(), SourceError> {
+        let record = record(letter, letter.other_uid(&content.payload), key, content).map_err(|error| unavailable(&error))?;
+        let answer = self.bus.submit_record(self.topic.as_str(), record).wait();
+        answer.map(|_| ()).map_err(|error| unavailable(&error))
     }
 }
 
@@ -61,9 +86,9 @@ struct Content {
     payload: Bytes,
 }
 
-fn record(letter: &DeadLetter, key: &str, content: Content) -> Result<NewRecord, CoreError> {
+fn record(letter: &DeadLetter, uid: Result<Uid, CoreError>, key: &str, content: &Content) -> Result<NewRecord, CoreError> {
     let Content { media_type, attributes, payload } = content;
-    NewRecord::new(Some(letter.letter_uid()?), key, media_type, letter.write(attributes)?, payload)
+    NewRecord::new(Some(uid?), key, media_type.clone(), letter.write(attributes.clone())?, payload.clone())
 }
 
 /// The key of a record whose payload cannot be read; empty when that cannot be read either.
@@ -77,7 +102,7 @@ pub(crate) fn key_of(bus: &dyn EventBus, place: &Place) -> Result<String, BusErr
 }
 
 /// Every refusal is kept and tried again: what has not been parked is not settled.
-fn unavailable(error: &BusError) -> SourceError {
+fn unavailable(error: &impl ToString) -> SourceError {
     SourceError::Unavailable { reason: error.to_string() }
 }
 

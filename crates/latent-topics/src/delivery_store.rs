@@ -1,7 +1,7 @@
 //! The durable memory of deliveries on the embedded engine: the pure state, and the log it is written to. Entries are handed to the
 //! log in the order in which the state takes them, under one lock, so the file can always be replayed to the same state.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -38,6 +38,8 @@ pub struct DeliveryStore {
     inner: Mutex<Inner>,
     /// A compaction is on its way.
     compacting: Arc<AtomicBool>,
+    /// Size of the log when it could not be compacted last; 0 after a success.
+    compaction_failed_at_bytes: Arc<AtomicU64>,
     /// What the node's sources may read ahead of what begins.
     pub(crate) room: Arc<Room>,
 }
@@ -87,7 +89,13 @@ impl DeliveryStore {
             log.append(Entry::header().encode(), Durability::Synced).wait()?;
         }
         let compacted_bytes = size_of_entries(&encoded(&state));
-        Ok(Arc::new(Self { log, inner: Mutex::new(Inner { state, compacted_bytes }), compacting: Arc::default(), room: Arc::default() }))
+        Ok(Arc::new(Self {
+            log,
+            inner: Mutex::new(Inner { state, compacted_bytes }),
+            compacting: Arc::default(),
+            compaction_failed_at_bytes: Arc::default(),
+            room: Arc::default(),
+        }))
     }
 
     /// The numbers of the units asked for, in order. Those that nothing is known of are declared durably, sharing commits; with
@@ -234,13 +242,18 @@ impl DeliveryStore {
     /// Called with the state locked, so that what the compacted log begins with is what was handed over before it.
     fn compact_if_large(&self, inner: &mut Inner) {
         let threshold = COMPACT_ABOVE_BYTES.max(inner.compacted_bytes.saturating_mul(4));
-        if self.log.len_bytes() <= threshold || self.compacting.swap(true, Ordering::AcqRel) {
+        let len_bytes = self.log.len_bytes();
+        // After a failure not before it has grown again: the disk that refused it is likely to be full.
+        let failed_at_bytes = self.compaction_failed_at_bytes.load(Ordering::Acquire);
+        let is_large = len_bytes > threshold.max(failed_at_bytes.saturating_add(COMPACT_ABOVE_BYTES));
+        if !is_large || self.compacting.swap(true, Ordering::AcqRel) {
             return;
         }
         let entries = encoded(&inner.state);
         inner.compacted_bytes = size_of_entries(&entries);
-        let compacting = Arc::clone(&self.compacting);
+        let (compacting, failed_at) = (Arc::clone(&self.compacting), Arc::clone(&self.compaction_failed_at_bytes));
         self.log.replace(&entries).on_ready(move |answer| {
+            failed_at.store(if answer.is_ok() { 0 } else { len_bytes }, Ordering::Release);
             compacting.store(false, Ordering::Release);
             if let Err(error) = answer {
                 tracing::warn!(%error, "the log of deliveries could not be compacted; it goes on growing");

@@ -92,9 +92,9 @@ impl TopicSource {
             return Ticket::ready(Err(SourceError::Unavailable { reason }));
         };
         match self.find(offset, 1) {
-            Ok(Found::Record(stored)) => dead_letters.park(&self.key.topic, stored, verdict),
+            Ok(Found::Record(stored)) => dead_letters.park(&self.key.topic, stored, verdict, &self.runtime),
             Ok(Found::Damaged) => match self.remains(offset) {
-                Ok((place, key, bytes)) => dead_letters.park_undecodable(place, &key, bytes, verdict),
+                Ok(remains) => dead_letters.park_undecodable(remains, verdict, &self.runtime),
                 Err(error) => Ticket::ready(Err(unavailable(&error))),
             },
             Ok(Found::Expired { first }) => Ticket::ready(Err(SourceError::Expired { first })),

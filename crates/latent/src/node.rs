@@ -217,6 +217,8 @@ impl Signals {
         let _inside = runtime.enter();
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        // With a handler, a file that grows beyond the process's limit is an error of its write, as a full disk is; without one, an end.
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map_err(failed)?);
         let (counted, count) = watch::channel(0);
         runtime.spawn(async move {
             loop {

@@ -96,6 +96,9 @@ pub struct Cycle {
     to_park: BTreeSet<Offset>,
     parks_open: u32,
     park_not_before: Option<MonoTime>,
+    /// Where the next search for an event to park begins: behind the last one that could not be, so that one that never can be does not
+    /// keep the others waiting.
+    park_from: Offset,
     park_faults: u32,
     /// First offset not listed yet.
     cursor: Offset,
@@ -128,6 +131,7 @@ impl Cycle {
             to_park: BTreeSet::new(),
             parks_open: 0,
             park_not_before: None,
+            park_from: Offset(0),
             park_faults: 0,
             settled: remembered.settled,
             entries: BTreeMap::new(),

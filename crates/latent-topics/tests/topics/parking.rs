@@ -77,6 +77,27 @@ fn parking_twice_stores_once_whatever_was_learned_meanwhile_and_bindings_do_not_
 }
 
 #[test]
+fn where_the_uid_of_a_letter_belongs_to_another_event_it_is_parked_once_under_one_of_its_own() {
+    let (earlier, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // The letter of another event at the same place, as when the topic was begun anew.
+    let taken = {
+        let bench = Bench::open(earlier.path());
+        bench.publish(1);
+        parking(&bench, "b").0.park(Offset(0), &verdict("of another event")).wait().unwrap();
+        letters(&bench.bus).remove(0).record
+    };
+    let bench = Bench::open(directory.path());
+    let taken = NewRecord::new(Some(taken.uid), &taken.key, taken.media_type, Attributes::default(), Bytes::from_static(b"other")).unwrap();
+    bench.bus.publish_record(DEAD, &taken).unwrap();
+    bench.publish(1);
+    let (mut source, _) = parking(&bench, "b");
+    source.park(Offset(0), &verdict("first")).wait().unwrap();
+    source.park(Offset(0), &verdict("second")).wait().unwrap();
+    let read = |stored: &StoredRecord| DeadLetter::read(&stored.record.attributes).map(|letter| letter.verdict.detail().to_owned());
+    assert_eq!(letters(&bench.bus).iter().map(read).collect::<Vec<_>>(), [None, Some("first".to_owned())]);
+}
+
+#[test]
 fn the_letter_of_a_replay_keeps_where_and_when_the_event_was_first() {
     let directory = tempfile::tempdir().unwrap();
     let bench = Bench::open(directory.path());

@@ -45,7 +45,7 @@ pub(crate) enum ForgetRefused {
         next: &'static str,
     },
     /// Triggers are being changed at this moment.
-    #[error("a reload is under way; wait for its end")]
+    #[error("a reload or another forgetting is under way; wait for its end")]
     Busy,
 }
 

@@ -47,6 +47,7 @@ impl Cycle {
                 let backoff_millis = backoff_millis(self.park_faults, first, longest);
                 self.park_faults = self.park_faults.saturating_add(1);
                 self.park_not_before = Some(now.plus_millis(backoff_millis));
+                self.park_from = Offset(offset.0.saturating_add(1));
                 self.wait_to_be_parked(offset, reason);
             }
         }
@@ -96,13 +97,15 @@ impl Cycle {
         self.to_park.insert(offset);
     }
 
-    /// Parks the earliest condemned event: several at once, but one at a time as long as it does not work.
+    /// Parks condemned events, the earliest first and a failed one after the others: several at once, but one at a time as long as it does
+    /// not work.
     pub(super) fn poll_park(&mut self, now: MonoTime) -> Option<Command> {
         let open_max = if self.park_faults > 0 { 1 } else { limits::PARKS_OPEN.default };
         if u64::from(self.parks_open) >= open_max || self.park_not_before.is_some_and(|at| at > now) {
             return None;
         }
-        let offset = self.to_park.pop_first()?;
+        let offset = self.to_park.range(self.park_from..).next().or_else(|| self.to_park.first()).copied()?;
+        self.to_park.remove(&offset);
         let entry = self.entries.get_mut(&offset)?;
         let State::Condemned(reason) = entry.state else { return None };
         entry.state = State::Parking(reason);

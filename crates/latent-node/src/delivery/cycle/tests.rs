@@ -350,6 +350,28 @@ fn a_dead_letter_topic_that_is_away_is_asked_ever_less_often_and_by_one_event_at
 }
 
 #[test]
+fn an_event_that_can_never_be_parked_keeps_no_other_waiting() {
+    let keys = limits::PARKS_OPEN.default * 3;
+    let mut cycle = all_rejected_in_turns(keys);
+    let (mut now, mut parked) = (NOW, 0);
+    // The first one fails each time; the others are asked for once each.
+    for _ in 0..keys * 3 {
+        match cycle.poll(now) {
+            Some(Command::Park { offset: Offset(0), .. }) => cycle.handle_parked(now, Offset(0), unavailable()),
+            Some(Command::Park { offset, .. }) => {
+                cycle.handle_parked(now, offset, Ok(()));
+                parked += 1;
+            }
+            Some(Command::Settle { offset, .. }) => cycle.handle_settled(now, offset, Ok(())),
+            Some(other) => panic!("{other:?}"),
+            None => now = cycle.next_deadline().unwrap(),
+        }
+    }
+    assert_eq!((parked, cycle.snapshot().pending), (keys - 1, 1));
+    assert!(now.since(NOW).as_millis() < u128::from(limits::PARK_BACKOFF_MAX_MILLIS.default) * 20, "{now:?}");
+}
+
+#[test]
 fn at_most_parks_open_events_are_parked_at_once() {
     let parks_max = limits::PARKS_OPEN.default;
     let keys = parks_max + 2;

@@ -19,6 +19,10 @@ use crate::delivery::policy::DeliveryPolicy;
 use crate::delivery::source::{Listing, Postponement, Settlement, Source, SourceError, TerminationReason};
 use crate::{ActivationEnd, InboundOrder, InboundTarget, Reservation};
 
+/// Between two lines about the same fault of a source, and before one about another.
+const FAULT_TOLD_EVERY_MILLIS: u64 = 60_000;
+const OTHER_FAULT_TOLD_AFTER_MILLIS: u64 = 1_000;
+
 /// What the partitions of one binding share.
 pub(super) struct UnitParts {
     pub(super) id: BindingId,
@@ -61,6 +65,8 @@ pub(super) struct Unit {
     refused_until: Option<MonoTime>,
     /// Why, as it was told.
     refusal_told: Option<String>,
+    /// The last fault of the source that was told, and when.
+    fault_told: Option<(String, MonoTime)>,
     acknowledged: u64,
     terminated: u64,
     exhausted: u64,
@@ -94,6 +100,7 @@ impl Unit {
             verdicts,
             refused_until: None,
             refusal_told: None,
+            fault_told: None,
             acknowledged: 0,
             terminated: 0,
             exhausted: 0,
@@ -211,7 +218,7 @@ impl Unit {
     }
 
     pub(super) fn take_condemned(&mut self, now: MonoTime, offset: Offset, answer: Result<(), SourceError>) {
-        self.note_source(answer.as_ref().err());
+        self.note_source(now, answer.as_ref().err());
         self.cycle.handle_condemned(now, offset, answer);
         self.forget_if_gone(offset);
     }
@@ -252,7 +259,7 @@ impl Unit {
     }
 
     pub(super) fn take_pulled(&mut self, now: MonoTime, answer: Result<Listing, SourceError>) {
-        self.note_source(answer.as_ref().err());
+        self.note_source(now, answer.as_ref().err());
         self.cycle.handle_pulled(now, answer);
         self.tell_expired();
         self.verdicts.retain(|offset, _| self.cycle.may_be_parked(*offset));
@@ -278,7 +285,7 @@ impl Unit {
         offset: Offset,
         answer: Result<DeliveredEvent, SourceError>,
     ) -> Option<(Reservation, InboundOrder)> {
-        self.note_source(answer.as_ref().err());
+        self.note_source(now, answer.as_ref().err());
         let (event, reservation) = match answer.and_then(|event| Ok((event, self.reservation_of(offset)?))) {
             Ok(begun) => begun,
             Err(error) => {
@@ -356,7 +363,7 @@ impl Unit {
         answer: Result<(), SourceError>,
         shared: &Shared,
     ) {
-        self.note_source(answer.as_ref().err());
+        self.note_source(now, answer.as_ref().err());
         if answer.is_ok()
             && let Some(Open { stored_at, settlement: Some(settlement), .. }) = self.open.remove(&offset)
         {
@@ -374,8 +381,10 @@ impl Unit {
             Settlement::Terminated(reason) => {
                 self.terminated = self.terminated.saturating_add(1);
                 self.exhausted = self.exhausted.saturating_add(u64::from(reason == TerminationReason::Exhausted));
-                // A rejection was told with its activation; these two end an event that nobody rejected.
-                if reason != TerminationReason::Rejected {
+                // A rejection was told with its activation, unless that was under an earlier setting or in an earlier process; the others
+                // end an event that nobody rejected.
+                let was_to_be_parked = self.parts.dead_letter.is_none() && self.verdicts.contains_key(&offset);
+                if reason != TerminationReason::Rejected || was_to_be_parked {
                     let UnitParts { id, topic, dead_letter, .. } = &*self.parts;
                     let (partition, reason, dead_letter) = (self.partition, reason.kind(), dead_letter.as_ref().map(TopicName::as_str));
                     tracing::warn!(binding = %id, %topic, %partition, %offset, reason, dead_letter, "event given up: it will not run again");
@@ -384,11 +393,21 @@ impl Unit {
         }
     }
 
+    /// Each operation that a full disk refuses is a fault of its own: told once a minute, and another reason a second later.
+    fn tell_source_failed(&mut self, now: MonoTime, reason: &str) {
+        let quiet_millis = |told: &str| if told == reason { FAULT_TOLD_EVERY_MILLIS } else { OTHER_FAULT_TOLD_AFTER_MILLIS };
+        if self.fault_told.as_ref().is_some_and(|(told, at)| now < at.plus_millis(quiet_millis(told))) {
+            return;
+        }
+        tracing::warn!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, reason, "the log could not answer");
+        self.fault_told = Some((reason.to_owned(), now));
+    }
+
     /// Keeps the last fault of the source until it answers well again.
-    fn note_source(&mut self, fault: Option<&SourceError>) {
+    fn note_source(&mut self, now: MonoTime, fault: Option<&SourceError>) {
         match fault {
             Some(SourceError::Unavailable { reason }) => {
-                tracing::warn!(binding = %self.parts.id, topic = %self.parts.topic, partition = %self.partition, reason, "the log could not answer");
+                self.tell_source_failed(now, reason);
                 self.obstacle = Some(reason.clone());
             }
             // A refused reservation stands in the way as well, and the source knows nothing of it.

@@ -40,7 +40,7 @@ impl<'a> Gatherer<'a> {
         let place = place.or(lay).ok_or_else(|| CliError::NotFound { topic: self.topic.to_owned(), uid: uid.to_owned() })?;
         let mut history = self.history(&place)?;
         self.look_up_outputs(&mut history)?;
-        let letters = self.letters(&history, &place)?;
+        let letters = self.letters(&history, &place, uid)?;
         let is_letter = event.clone().and_then(|event| Letter::of(&place.topic, event));
         Ok(Story { topic: self.topic.to_owned(), uid: uid.to_owned(), event, place, is_letter, history, letters, replays })
     }
@@ -111,15 +111,19 @@ impl<'a> Gatherer<'a> {
         Ok(())
     }
 
-    /// The dead letter of each trigger. Where a trigger that is gone had its dead letters is not known: it is looked for everywhere.
-    fn letters(&mut self, history: &EventHistory, place: &Place) -> Result<Vec<Letter>, CliError> {
+    /// The dead letter of each trigger. Where a trigger that is gone, or that was changed, had its dead letters is not known: it is looked
+    /// for everywhere, first where it has them now. A letter of another event at the same place, as after a topic was begun anew, is not
+    /// this one's.
+    fn letters(&mut self, history: &EventHistory, place: &Place, event_uid: &str) -> Result<Vec<Letter>, CliError> {
         let mut letters = Vec::new();
         for trigger in &history.triggers {
             let Some(uid) = BindingId::parse(&trigger.id).and_then(|id| DeadLetter::uid_for(&id, place)).ok() else { continue };
             let own = trigger.dead_letter_topic.clone();
-            let topics: Vec<_> = own.map_or_else(|| self.dead_letter_topics.iter().cloned().collect(), |topic| vec![topic]);
+            let others = self.dead_letter_topics.iter().filter(|topic| Some(*topic) != own.as_ref()).cloned();
+            let topics: Vec<_> = own.iter().cloned().chain(others).collect();
+            let is_this = |letter: &Letter| letter.letter.uid.as_ref().is_none_or(|uid| uid.as_str() == event_uid);
             for topic in topics {
-                if let Some(letter) = self.letter(&topic, &uid)? {
+                if let Some(letter) = self.letter(&topic, &uid)?.filter(is_this) {
                     letters.push(letter);
                     break;
                 }

@@ -98,7 +98,10 @@ fn trigger_words(story: &Story, trigger: &TriggerEvent, now: u64) -> String {
             format!("attempt {attempt} of {attempts_max} is due{due}")
         }
         (EventWord::Running, None) => format!("is running, attempt {attempt} of {attempts_max}"),
-        (EventWord::Condemned, None) => format!("will not run again{why} and waits to be parked"),
+        (EventWord::Condemned, None) => {
+            let place = trigger.dead_letter_topic.as_ref().map_or_else(String::new, |topic| format!(" in {topic}"));
+            format!("will not run again{why} and waits to be parked{place}")
+        }
         (EventWord::Expired, None) => "the log has removed it; whether it was done is not known any more".to_owned(),
     }
 }
