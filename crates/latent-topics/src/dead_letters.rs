@@ -61,22 +61,28 @@ impl DeadLetters {
             Ok(record) => record,
             Err(error) => return Ticket::ready(Err(unavailable(&error))),
         };
-        let (parked, completer) = Ticket::pair(Err(unavailable(&"the log ended before it answered")));
-        let (letters, runtime) = (self.clone(), runtime.clone());
+        let (parked, completer) = Ticket::pair(Err(unavailable(&ENDED)));
+        // What runs on the log's own thread must not be the last to hold the log.
+        let (bus, topic, runtime) = (Arc::downgrade(&self.bus), self.topic.clone(), runtime.clone());
         self.bus.submit_record(self.topic.as_str(), record).on_ready(move |answer| match answer {
             Err(BusError::Conflict { .. }) => {
-                runtime.spawn_blocking(move || completer.complete(letters.publish_beside(&letter, &key, &content)));
+                runtime.spawn_blocking(move || {
+                    let beside = bus.upgrade().map(|bus| publish_beside(bus.as_ref(), &topic, &letter, &key, &content));
+                    completer.complete(beside.unwrap_or_else(|| Err(unavailable(&ENDED))));
+                });
             }
             answer => completer.complete(answer.map(|_| ()).map_err(|error| unavailable(&error))),
         });
         parked
     }
+}
 
-    fn publish_beside(&self, letter: &DeadLetter, key: &str, content: &Content) -> Result<(), SourceError> {
-        let record = record(letter, letter.other_uid(&content.payload), key, content).map_err(|error| unavailable(&error))?;
-        let answer = self.bus.submit_record(self.topic.as_str(), record).wait();
-        answer.map(|_| ()).map_err(|error| unavailable(&error))
-    }
+const ENDED: &str = "the log ended before it answered";
+
+fn publish_beside(bus: &dyn EventBus, topic: &TopicName, letter: &DeadLetter, key: &str, content: &Content) -> Result<(), SourceError> {
+    let record = record(letter, letter.other_uid(&content.payload), key, content).map_err(|error| unavailable(&error))?;
+    let answer = bus.submit_record(topic.as_str(), record).wait();
+    answer.map(|_| ()).map_err(|error| unavailable(&error))
 }
 
 /// What is kept of the event itself.

@@ -426,14 +426,15 @@ impl Cycle {
         }
     }
 
-    /// Lets the front of a key's queue go on: at once, or when the delay noted by an earlier process is over.
+    /// Lets the front of a key's queue go on: at once, or when the delay noted by an earlier process is over. What never runs again has
+    /// nothing to wait for: it may have had more runs than its binding gives by now.
     fn release(&mut self, now: MonoTime, offset: Offset) {
         let noted = self.remembered.remove(&offset);
         if let Some((reason, _)) = self.condemned.remove(&offset) {
             return self.terminate_noted(offset, reason);
         }
         match noted {
-            Some((_, until)) if until > now => self.delay(offset, until),
+            Some((_, until)) if until > now && self.never_runs(offset).is_none() => self.delay(offset, until),
             _ => self.make_ready(offset),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus};
+use latent_bridge::{BridgeManifest, BusError, EmbeddedBroker, EventBus};
 use latent_core::{Attributes, BindingId, MediaType, NewRecord, Offset, Partition, TopicName, UnixMillis};
 use latent_node::delivery::{HeadContent, Postponement, Settlement, Source, TerminationReason};
 use latent_testkit::ManualClock;
@@ -20,7 +20,16 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn open(directory: &std::path::Path) -> Self {
         let manifest = BridgeManifest::from_yaml(MANIFEST).unwrap();
-        let bus = Arc::new(EmbeddedBroker::open_or_apply(directory, &manifest).unwrap());
+        // A reading thread of an earlier bench may hold the directory for a moment after its answer.
+        let mut opened = None;
+        latent_testkit::wait_until("the directory to be free", || {
+            opened = match EmbeddedBroker::open_or_apply(directory, &manifest) {
+                Err(BusError::InUse { .. }) => None,
+                result => Some(result.unwrap()),
+            };
+            opened.is_some()
+        });
+        let bus = Arc::new(opened.unwrap());
         let store = DeliveryStore::open(&bus).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         Self { bus, store, runtime }

@@ -76,6 +76,5 @@ fn sentences(reloaded: &Reloaded, dry_run: bool) -> String {
         (false, false) => format!("{file} is in force; epoch {epoch}"),
     });
     lines.extend(reloaded.notes.iter().cloned());
-    lines.extend(reloaded.notes.iter().cloned());
     lines.join("\n")
 }

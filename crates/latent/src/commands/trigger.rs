@@ -229,7 +229,18 @@ fn table(statuses: &[TriggerStatus], now: u64) -> String {
         table.push(row);
     }
     let counted = statuses.iter().any(|status| status.terminated.is_some());
-    if counted { format!("{table}{CAPTION}\n") } else { table.to_string() }
+    let caption = if counted { format!("{CAPTION}\n") } else { String::new() };
+    format!("{table}{}{caption}", expired_words(statuses))
+}
+
+/// Retention wins over a slow trigger. That is rare, so it is no column, and it is loss, so it is not left out.
+fn expired_words(statuses: &[TriggerStatus]) -> String {
+    let expired = statuses.iter().filter(|status| status.expired_unread > 0);
+    expired
+        .map(|TriggerStatus { id, topic, expired_unread, .. }| {
+            format!("{id}: retention of {topic} removed events before they were handled: {expired_unread}\n")
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -282,6 +293,14 @@ mod tests {
         let words = |count| removed_words(&removed(count)).unwrap();
         assert_eq!(words(2), "the state of removed triggers is kept: t0, t1; `latent trigger forget ID` forgets one");
         assert!(words(8).contains("t7; ") && words(9).contains("t7 and 1 more; "), "{}", words(9));
+    }
+
+    #[test]
+    fn events_that_expired_before_they_were_handled_are_told_under_the_table() {
+        for state in [BindingState::Idle, BindingState::Stopped] {
+            let (_, below) = shown(TriggerStatus { expired_unread: 7, ..status(state) });
+            assert_eq!(below[0], "t: retention of in removed events before they were handled: 7");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) struct Reloaded {
     pub(crate) applied: bool,
     /// What differs between the node and the file.
     pub(crate) changes: Vec<Difference>,
-    /// What the file does not decide, and what is not as it says because somebody decided otherwise.
+    /// What the file does not decide, what is not as it says because somebody decided otherwise, and what changes for events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
 }

@@ -1,6 +1,6 @@
 //! A node, put together from its configuration: the host of its functions, and the triggers that wake them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use latent_bridge::{AppendWatcher, EmbeddedBroker, EventBus};
@@ -82,7 +82,9 @@ pub(super) fn assemble_publishing(
     let store = DeliveryStore::open(&log).map_err(|error| part("the memory of deliveries", &error))?;
     store.give_up_lost_offsets(&log).map_err(|error| part("the memory of deliveries", &error))?;
     let parts = BindingParts { log: Arc::clone(&log), store, clock: Arc::clone(&clock), runtime: runtime.clone() };
-    let bindings = parts.specs(parts.declare(&config.triggers)?);
+    let declared = parts.declare(&config.triggers)?;
+    parts.spent(&declared).iter().for_each(|told| tracing::warn!("{told}"));
+    let bindings = parts.specs(declared);
     let (manager, audit) = (Arc::clone(&composition.manager), Arc::clone(&composition.audit));
     let (driver, handle) =
         DeliveryDriver::new(Arc::clone(&manager), Arc::clone(&clock), bindings).map_err(|error| part("the delivery driver", &error))?;
@@ -170,6 +172,23 @@ impl BindingParts {
         }
     }
 
+    /// For each trigger that gives no more runs than some of its unsettled events have had: a sentence that says how many those are. Of a
+    /// trigger that runs it is what holds now; a run that is under way counts as one that its event has had.
+    pub(super) fn spent(&self, triggers: &[Declared]) -> Vec<String> {
+        let counted = triggers.iter().map(|declared| (self.spent_events(declared), &declared.trigger));
+        counted.filter(|(events, _)| *events > 0).map(|(events, trigger)| told_spent(events, trigger)).collect()
+    }
+
+    fn spent_events(&self, Declared { trigger, lines }: &Declared) -> usize {
+        let of_unit = |unit: u32| {
+            let remembered = self.store.remembered(unit, self.clock.as_ref(), trigger.retry_delay_max_millis);
+            let decided: BTreeSet<_> = remembered.verdicts.into_iter().map(|(offset, _)| offset).collect();
+            let spent = |(offset, attempts, _): &(Offset, u32, _)| *attempts >= trigger.max_deliveries && !decided.contains(offset);
+            remembered.attempts.iter().filter(|note| spent(note)).count()
+        };
+        lines.iter().map(|(_, unit)| of_unit(*unit)).sum()
+    }
+
     fn source(&self, trigger: &TriggerConfig, key: UnitKey, unit: u32) -> TopicSource {
         let bus = Arc::clone(&self.log) as Arc<dyn EventBus>;
         let source = TopicSource::new(Arc::clone(&bus), Arc::clone(&self.store), key, unit, self.runtime.clone());
@@ -178,6 +197,13 @@ impl BindingParts {
             None => source,
         }
     }
+}
+
+fn told_spent(events: usize, trigger: &TriggerConfig) -> String {
+    let TriggerConfig { id, max_deliveries, dead_letter, .. } = trigger;
+    let events = if events == 1 { "1 event".to_owned() } else { format!("{events} events") };
+    let end = dead_letter.as_ref().map_or_else(|| "counted as terminated".to_owned(), |topic| format!("parked in {topic}"));
+    format!("trigger {id}: {events} had as many runs as max_deliveries ({max_deliveries}) gives or more, to be {end} without another run")
 }
 
 /// A trigger that the memory of deliveries knows.

@@ -108,8 +108,12 @@ fn each_end_of_a_run_settles_or_repeats_or_parks_and_all_views_say_so() {
         let lines: Vec<_> = log.iter().filter(|fields| number(fields, "offset") == offset).collect();
         assert_eq!(lines.len(), if *outcome == "success" { 0 } else { *runs }, "{verb}: {lines:?}");
         for (line, attempt) in lines.iter().zip(1..) {
-            let told =
-                (line["outcome"].as_str(), number(line, "attempt"), number(line, "attempts_max"), line.contains_key("next_attempt_at"));
+            let told = (
+                line["outcome"].as_str(),
+                number(line, "attempt"),
+                number(line, "attempts_max"),
+                line.contains_key("next_attempt_at") && line.contains_key("delay_millis"),
+            );
             assert_eq!(told, (*outcome, Some(attempt), Some(2), attempt < *runs as u64), "{verb}: {line:?}");
         }
     }
@@ -160,5 +164,90 @@ fn a_poisoned_key_holds_back_its_own_events_until_the_window_behind_it_is_full()
     wait_until("a full window", || status(&env)["state"] == json!("saturated"));
     let told = status(&env);
     assert_eq!((&told["settled"], &told["pending"]), (&json!(1_022), &json!(3)));
+    node.stop();
+}
+
+/// What a function is given at most.
+const EVENT_BYTES_MAX: usize = 524_288;
+
+#[test]
+fn lowering_max_deliveries_ends_at_once_what_had_as_many_runs_and_says_how_many_events_those_are() {
+    let env = folder();
+    edit(&env, "max_deliveries = 2", "max_deliveries = 5");
+    let node = Logging::start(&env);
+    let delayed = |count: u64| wait_until("delayed events", || status(&env)["delayed"] == json!(count));
+    let reloaded = |more: &[&str]| documents(&env.run(["reload", "--json"].iter().chain(more)).with_status(0)).remove(0);
+    for key in ["a", "b"] {
+        publish_text(&env, key, &format!("retry:600000:later {key}"));
+        publish_text(&env, key, &format!("ok:{key}"));
+    }
+    delayed(2);
+    edit(&env, "max_deliveries = 5", "max_deliveries = 1");
+    let told = "trigger work: 2 events had as many runs as max_deliveries (1) gives or more, to be parked in dead without another run";
+    let shown = reloaded(&["--dry-run"]);
+    assert_eq!((&shown["applied"], &shown["notes"]), (&json!(false), &json!([told])));
+    assert_eq!(status(&env)["delayed"], json!(2), "a dry run changes nothing");
+    let taken_in = reloaded(&[]);
+    assert_eq!((&taken_in["applied"], &taken_in["notes"]), (&json!(true), &json!([told])));
+    // Their delays of a minute are not waited for, and their keys go on.
+    let ends: Vec<_> = letters(&env, 2).iter().map(|letter| (letter["reason"].clone(), letter["attempts"].clone())).collect();
+    assert_eq!(ends, vec![(json!("exhausted"), json!(1)); 2]);
+    wait_until_settled(&env);
+    assert_eq!(node.ends().len(), 2, "each ran once");
+    assert_eq!(reloaded(&[]).get("notes"), None);
+
+    // The same at a start.
+    edit(&env, "max_deliveries = 1", "max_deliveries = 5");
+    assert_eq!(reloaded(&[])["applied"], json!(true));
+    publish_text(&env, "c", "retry:600000:later c");
+    delayed(1);
+    node.stop();
+    edit(&env, "max_deliveries = 5", "max_deliveries = 1");
+    let node = Logging::start(&env);
+    assert_eq!(letters(&env, 3)[2]["attempts"], json!(1));
+    assert!(node.ends().is_empty());
+    let log = std::fs::read_to_string(&node.log).unwrap();
+    assert!(log.contains("trigger work: 1 event had as many runs"), "{log}");
+    node.stop();
+}
+
+#[test]
+fn a_kill_during_the_last_run_parks_the_event_and_its_key_goes_on() {
+    let env = folder();
+    edit(&env, "max_deliveries = 2\n", "max_deliveries = 1\noperation_timeout_millis = 30000\nbudget = { wall_time_millis = 20_000 }\n");
+    let mut node = Logging::start(&env);
+    let uid = publish_text(&env, "k", "sleep:600000");
+    let behind = publish_text(&env, "k", "ok");
+    let state = |uid: &str| documents(&env.run(["why", "in", uid, "--json"]).with_status(0)).remove(0)["triggers"][0]["state"].clone();
+    wait_until("the run", || state(&uid) == json!("running"));
+    node.child.kill().unwrap();
+    let node = Logging::start(&env);
+    let letter = letters(&env, 1).remove(0);
+    assert_eq!((&letter["reason"], &letter["attempts"]), (&json!("exhausted"), &json!(1)));
+    assert_eq!(letter["event"]["uid"], json!(uid));
+    wait_until_settled(&env);
+    assert_eq!((state(&uid), state(&behind)), (json!("settled"), json!("settled")));
+    assert!(node.ends().is_empty(), "it did not run again");
+    node.stop();
+}
+
+#[test]
+fn the_largest_event_is_run_tried_again_and_parked_and_holds_up_no_small_one() {
+    let env = folder();
+    let node = Logging::start(&env);
+    let large = |verb: &str| format!("{verb}{}", "x".repeat(EVENT_BYTES_MAX - verb.len()));
+    publish_text(&env, "k", &large("reject:"));
+    publish_text(&env, "k", &large("retry:20:"));
+    publish_text(&env, "k", "ok");
+    wait_until_settled(&env);
+    let told: Vec<_> = letters(&env, 2).iter().map(|letter| (letter["reason"].clone(), letter["attempts"].clone())).collect();
+    assert_eq!(told, [(json!("rejected"), json!(1)), (json!("exhausted"), json!(2))]);
+    for (place, verb) in [("dead/0/0", "reject:"), ("dead/0/1", "retry:20:")] {
+        let shown = documents(&env.run(["deadletter", "show", place, "--json"]).with_status(0)).remove(0);
+        assert_eq!((&shown["payload_bytes"], verb), (&json!(EVENT_BYTES_MAX), verb));
+    }
+    // What a function gives as its reason is the function's; what is kept and shown of it is bounded.
+    let log = std::fs::metadata(&node.log).unwrap().len();
+    assert!(log < EVENT_BYTES_MAX as u64 / 4, "{log} bytes of log");
     node.stop();
 }

@@ -113,6 +113,24 @@ fn triggers_and_services_come_change_and_go_and_others_stay() {
 }
 
 #[test]
+fn a_trigger_keeps_its_topic_and_goes_on_when_another_one_is_refused() {
+    let env = with_services(&[("triage", "acme"), ("mail", "acme")]);
+    let running = node(&env);
+    publish_ok(&env, "triage", 2);
+    wait_until_handled(&env, "triage", 2);
+    edit(&env, "service = \"triage\"\ntopic = \"triage\"", "service = \"triage\"\ntopic = \"mail\"");
+    let refused = reload(&env, &[], 1);
+    let said = "trigger triage was bound to topic triage and is now bound to mail";
+    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    publish_ok(&env, "triage", 1);
+    wait_until_handled(&env, "triage", 3);
+    assert_eq!(running.stop(), Some(0));
+    // Nor at a start: what it had done in the one topic says nothing of the other.
+    let refused = env.run(["run"]).with_status(1);
+    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+}
+
+#[test]
 fn what_cannot_be_taken_in_changes_nothing() {
     let env = with_services(&[("triage", "acme")]);
     let running = node(&env);
@@ -207,6 +225,8 @@ fn many_reloads_leave_the_last_two_components_and_a_route_that_was_pointed_by_ha
     let _ = env.run(["service", "route", "triage", "--to", "6"]).with_status(0);
     let told = document(&reload(&env, &[], 0));
     assert!(told["notes"][0].as_str().unwrap().contains("leads to publication 6"), "{told}");
+    let said = env.run(["reload"]).with_status(0).stdout;
+    assert_eq!(said.matches("leads to publication 6").count(), 1, "{said}");
     publish_ok(&env, "triage", 2);
     wait_until_handled(&env, "triage", 2);
     // The next component takes the route again, and the one that was pointed at by hand goes.

@@ -417,6 +417,18 @@ fn what_an_earlier_process_condemned_is_parked_without_running_however_many_atte
 }
 
 #[test]
+fn what_had_as_many_runs_as_its_binding_gives_now_ends_at_once_whatever_delay_was_noted() {
+    let due = MonoTime::from_millis(60_000);
+    let remembered = Remembered { attempts: vec![(Offset(0), 3, due), (Offset(1), 1, due)], ..Remembered::default() };
+    let mut cycle = Cycle::new(parking(2), remembered, Offset(2));
+    cycle.poll(NOW);
+    cycle.handle_pulled(NOW, Ok(listing([event(0, 1), event(1, 2)])));
+    assert_eq!(cycle.permits_missing(), 0);
+    assert_eq!(cycle.poll(NOW), Some(Command::Condemn { offset: Offset(0), reason: TerminationReason::Exhausted, attempts: 3 }));
+    assert_eq!((cycle.poll(NOW), cycle.next_attempt_of(Offset(1))), (None, Some(due)), "the other has a run left and waits for it");
+}
+
+#[test]
 fn a_condemned_event_holds_back_its_own_key_only_until_the_window_is_full() {
     let mut cycle = Cycle::new(parking(1), Remembered::default(), Offset(20));
     cycle.poll(NOW);

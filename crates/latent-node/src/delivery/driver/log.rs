@@ -25,6 +25,8 @@ pub(super) struct Attempt<'a> {
     pub(super) attempt: u32,
     pub(super) attempts_max: u32,
     pub(super) next_attempt_at: Option<UnixMillis>,
+    /// How long it is until then.
+    pub(super) delay_millis: Option<u64>,
 }
 
 impl Attempt<'_> {
@@ -47,15 +49,15 @@ impl Attempt<'_> {
         }
         let (reason, attempts_max) = (reason_of(&end.report.outcome), self.attempts_max);
         let reason = reason.as_deref();
-        let next_attempt_at = self.next_attempt_at.map(|at| at.0);
+        let (next_attempt_at, delay_millis) = (self.next_attempt_at.map(|at| at.0), self.delay_millis);
         // What the function decided is its business; what happened to it is a warning.
         match end.report.outcome {
             ActivationOutcome::Rejected { .. } | ActivationOutcome::RetryRequested { .. } => tracing::info!(
-                binding, topic, partition, offset, %activation, %component, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
+                binding, topic, partition, offset, %activation, %component, attempt, attempts_max, outcome, reason, delay_millis, next_attempt_at, fuel, memory_bytes,
                 log_bytes_cut, "activation ended"
             ),
             _ => tracing::warn!(
-                binding, topic, partition, offset, %activation, %component, attempt, attempts_max, outcome, reason, next_attempt_at, fuel, memory_bytes,
+                binding, topic, partition, offset, %activation, %component, attempt, attempts_max, outcome, reason, delay_millis, next_attempt_at, fuel, memory_bytes,
                 log_bytes_cut, "activation ended"
             ),
         }

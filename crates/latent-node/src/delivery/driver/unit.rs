@@ -324,6 +324,8 @@ impl Unit {
     pub(super) fn take_finished(&mut self, at: At<'_>, offset: Offset, end: &ActivationEnd, shared: &Shared) {
         let At { now, unix, allowance } = at;
         let outcome = &end.report.outcome;
+        // An attempt that is not counted is taken back below.
+        let number = self.cycle.attempts(offset);
         shared.count_activation(outcome);
         self.last = Some((outcome.kind(), unix));
         self.last_failure = failure_of(end).map(|failure| (failure, unix)).or(self.last_failure.take());
@@ -348,9 +350,10 @@ impl Unit {
             topic: &self.parts.topic,
             partition: self.partition,
             offset,
-            attempt: self.cycle.attempts(offset),
+            attempt: number,
             attempts_max: self.parts.policy.deliveries_max,
             next_attempt_at: next_attempt.map(|at| unix_of(at, now, unix)),
+            delay_millis: next_attempt.map(|at| u64::try_from(at.since(now).as_millis()).unwrap_or(u64::MAX)),
         };
         attempt.log(end, now, allowance);
     }

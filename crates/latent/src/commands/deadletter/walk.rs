@@ -35,10 +35,11 @@ impl Walk {
     /// # Errors
     /// [`CliError::UnknownTopic`], and what the log says.
     pub(super) fn begin(access: &mut Access, topics: &[TopicName], from: Option<&Place>) -> Result<Self, CliError> {
-        let mut lines = VecDeque::new();
+        let (mut lines, mut is_there) = (VecDeque::new(), from.is_none());
         for topic in topics {
             for partition in partitions_of(access, topic.as_str(), None)? {
                 let here = (topic, partition);
+                is_there |= from.is_some_and(|from| here == (&from.topic, from.partition.0));
                 let begin = match from.map(|from| ((&from.topic, from.partition.0), from.offset.0)) {
                     Some((place, _)) if here < place => continue,
                     Some((place, offset)) if here == place => offset,
@@ -51,7 +52,13 @@ impl Walk {
                 lines.push_back(Line { topic: topic.clone(), cursor, end: bounds.next });
             }
         }
-        Ok(Self { lines })
+        match from.filter(|_| !is_there) {
+            Some(from) => {
+                let reason = format!("{from} lies in no partition of the dead-letter topics that are read");
+                Err(CliError::Value { option: "--from", reason })
+            }
+            None => Ok(Self { lines }),
+        }
     }
 
     /// The dead letters of the next page, which may be none; `None` at the end. A damaged record is told and passed over.

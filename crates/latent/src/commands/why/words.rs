@@ -97,7 +97,8 @@ fn trigger_words(story: &Story, trigger: &TriggerEvent, now: u64) -> String {
             let due = trigger.next_attempt_at.map_or_else(String::new, |at| format!(" {}", time_until(at, now)));
             format!("attempt {attempt} of {attempts_max} is due{due}")
         }
-        (EventWord::Running, None) => format!("is running, attempt {attempt} of {attempts_max}"),
+        // The attempt that runs was counted when it began.
+        (EventWord::Running, None) => format!("is running, attempt {} of {attempts_max}", attempts.max(&1)),
         (EventWord::Condemned, None) => {
             let place = trigger.dead_letter_topic.as_ref().map_or_else(String::new, |topic| format!(" in {topic}"));
             format!("will not run again{why} and waits to be parked{place}")

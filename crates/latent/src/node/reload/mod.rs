@@ -180,12 +180,19 @@ impl Reloader {
         let file = now.path.display().to_string();
         let ready = self.prepare(&now, next)?;
         if order.dry_run || ready.changes.is_empty() {
-            return Ok(Reloaded { file, epoch, applied: false, changes: ready.changes, notes: self.composition.routed_elsewhere() });
+            let notes = self.notes(self.bindings.spent(&ready.coming));
+            return Ok(Reloaded { file, epoch, applied: false, changes: ready.changes, notes });
         }
         let changes = ready.changes.clone();
-        let epoch = self.put_in_force(&now, ready)?;
+        let (epoch, spent) = self.put_in_force(&now, ready)?;
         changes.iter().for_each(|change| tracing::info!(epoch, %change, "configuration reloaded"));
-        Ok(Reloaded { file, epoch, applied: true, changes, notes: self.composition.routed_elsewhere() })
+        spent.iter().for_each(|told| tracing::warn!("{told}"));
+        Ok(Reloaded { file, epoch, applied: true, changes, notes: self.notes(spent) })
+    }
+
+    /// What a reload tells beside its changes.
+    fn notes(&self, spent: Vec<String>) -> Vec<String> {
+        spent.into_iter().chain(self.composition.routed_elsewhere()).collect()
     }
 
     fn take_turn(&self) -> Result<MutexGuard<'_, ()>, ReloadRefused> {
@@ -221,7 +228,8 @@ impl Reloader {
         }
     }
 
-    fn put_in_force(&self, now: &Config, ready: Ready) -> Result<u64, ReloadRefused> {
+    /// The epoch then, and what is told of events that had as many runs as their changed triggers give.
+    fn put_in_force(&self, now: &Config, ready: Ready) -> Result<(u64, Vec<String>), ReloadRefused> {
         let Ready { config, services, coming, leaving, changes: _ } = ready;
         self.finished(self.deliveries.remove(leaving.clone()).wait())?;
         let epoch = match self.composition.publish(services) {
@@ -234,11 +242,12 @@ impl Reloader {
                 return Err(error.into());
             }
         };
+        let spent = self.bindings.spent(&coming);
         self.bring_in(coming)?;
         self.composition.write_down();
         super::spare_memory::give_back();
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
-        Ok(epoch)
+        Ok((epoch, spent))
     }
 
     /// Adds triggers, and tells them what was appended while they were not there.

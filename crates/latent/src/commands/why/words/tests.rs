@@ -81,7 +81,7 @@ fn each_state_of_an_event_is_told_in_its_own_words() {
         (EventWord::Pending, "waits for its turn, then runs for attempt 2 of 5"),
         (EventWord::BehindItsKey, "waits until an earlier event of its key is done"),
         (EventWord::Delayed, "attempt 2 of 5 is due in 12 s"),
-        (EventWord::Running, "is running, attempt 2 of 5"),
+        (EventWord::Running, "is running, attempt 1 of 5"),
         (EventWord::Condemned, "will not run again and waits to be parked"),
         (EventWord::Expired, "the log has removed it; whether it was done is not known any more"),
         (EventWord::Removed, "is not configured any more, and its state is kept"),
@@ -129,7 +129,7 @@ fn the_whole_story_is_a_line_for_each_thing_to_know() {
 event     in/0/7, uid u
           stored 1970-01-01T00:00:00.000Z, key k, text/plain, 3 bytes
           attribute Kind: test
-trigger   t: is running, attempt 2 of 5
+trigger   t: is running, attempt 1 of 5
           2 older runs are not shown
 run       1970-01-01T00:00:00.005Z, t, attempt 2: trap: why\u{fffd}not
           waited 0.1 ms, ran 2.0 ms, fuel 9, memory 64 KiB, service s, component sha256:abababababab
