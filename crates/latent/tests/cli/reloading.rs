@@ -82,8 +82,10 @@ fn triggers_and_services_come_change_and_go_and_others_stay() {
     wait_until_handled(&env, "mail", 3);
 
     // A changed trigger goes on where it was: what is settled does not come again.
-    edit(&env, "id = \"triage\"\n", "id = \"triage\"\nmax_in_flight = 2\n");
-    assert_eq!(changes(&document(&reload(&env, &[], 0))), ["trigger triage max_in_flight"]);
+    edit(&env, "id = \"triage\"\n", "id = \"triage\"\nmax_in_flight = 2\nstart = \"latest\"\n");
+    let changed = document(&reload(&env, &[], 0));
+    assert_eq!(changes(&changed), ["trigger triage max_in_flight", "trigger triage start"]);
+    assert!(changed["notes"][0].as_str().unwrap().starts_with("trigger triage goes on where it was"), "{changed}");
     publish_ok(&env, "triage", 4);
     wait_until_handled(&env, "triage", 4);
     assert_eq!(status(&env, "mail")["settled"], json!(3), "another trigger keeps its counters");

@@ -180,19 +180,24 @@ impl Reloader {
         let file = now.path.display().to_string();
         let ready = self.prepare(&now, next)?;
         if order.dry_run || ready.changes.is_empty() {
-            let notes = self.notes(self.bindings.spent(&ready.coming));
+            let notes = self.notes(&ready.changes, self.bindings.spent(&ready.coming));
             return Ok(Reloaded { file, epoch, applied: false, changes: ready.changes, notes });
         }
         let changes = ready.changes.clone();
         let (epoch, spent) = self.put_in_force(&now, ready)?;
         changes.iter().for_each(|change| tracing::info!(epoch, %change, "configuration reloaded"));
         spent.iter().for_each(|told| tracing::warn!("{told}"));
-        Ok(Reloaded { file, epoch, applied: true, changes, notes: self.notes(spent) })
+        let notes = self.notes(&changes, spent);
+        Ok(Reloaded { file, epoch, applied: true, changes, notes })
     }
 
     /// What a reload tells beside its changes.
-    fn notes(&self, spent: Vec<String>) -> Vec<String> {
-        spent.into_iter().chain(self.composition.routed_elsewhere()).collect()
+    fn notes(&self, changes: &[Difference], spent: Vec<String>) -> Vec<String> {
+        let started = changes.iter().filter(|change| change.object == "trigger" && change.change == "start");
+        let started = started.map(|Difference { name, .. }| {
+            format!("trigger {name} goes on where it was: start is where a trigger begins of which nothing is remembered")
+        });
+        started.chain(spent).chain(self.composition.routed_elsewhere()).collect()
     }
 
     fn take_turn(&self) -> Result<MutexGuard<'_, ()>, ReloadRefused> {
