@@ -74,6 +74,13 @@ fn edit(env: &CliEnv, from: &str, to: &str) {
     env.write("latent.toml", config.replace(from, to));
 }
 
+/// A folder whose trigger lets its function ask for ten minutes, which nobody here waits for.
+fn patient() -> CliEnv {
+    let env = folder();
+    edit(&env, "retry_delay_millis = 10\n", "retry_delay_millis = 10\nretry_delay_max_millis = 600_000\n");
+    env
+}
+
 fn status(env: &CliEnv) -> Value {
     documents(&env.run(["trigger", "status", "--json"]).with_status(0)).remove(0)
 }
@@ -125,7 +132,7 @@ fn each_end_of_a_run_settles_or_repeats_or_parks_and_all_views_say_so() {
 
 #[test]
 fn a_delayed_event_is_due_when_the_log_and_the_status_say_also_after_a_restart() {
-    let env = folder();
+    let env = patient();
     let node = Logging::start(&env);
     publish_text(&env, "k", "retry:600000:not yet");
     wait_until("a delayed event", || status(&env)["delayed"] == json!(1));
@@ -148,7 +155,7 @@ fn a_delayed_event_is_due_when_the_log_and_the_status_say_also_after_a_restart()
 
 #[test]
 fn a_poisoned_key_holds_back_its_own_events_until_the_window_behind_it_is_full() {
-    let env = folder();
+    let env = patient();
     let node = Logging::start(&env);
     publish_text(&env, "poisoned", "retry:600000:never");
     publish_text(&env, "poisoned", "ok");
@@ -172,7 +179,7 @@ const EVENT_BYTES_MAX: usize = 524_288;
 
 #[test]
 fn lowering_max_deliveries_ends_at_once_what_had_as_many_runs_and_says_how_many_events_those_are() {
-    let env = folder();
+    let env = patient();
     edit(&env, "max_deliveries = 2", "max_deliveries = 5");
     let node = Logging::start(&env);
     let delayed = |count: u64| wait_until("delayed events", || status(&env)["delayed"] == json!(count));
@@ -189,7 +196,7 @@ fn lowering_max_deliveries_ends_at_once_what_had_as_many_runs_and_says_how_many_
     assert_eq!(status(&env)["delayed"], json!(2), "a dry run changes nothing");
     let taken_in = reloaded(&[]);
     assert_eq!((&taken_in["applied"], &taken_in["notes"]), (&json!(true), &json!([told])));
-    // Their delays of a minute are not waited for, and their keys go on.
+    // Their delays of ten minutes are not waited for, and their keys go on.
     let ends: Vec<_> = letters(&env, 2).iter().map(|letter| (letter["reason"].clone(), letter["attempts"].clone())).collect();
     assert_eq!(ends, vec![(json!("exhausted"), json!(1)); 2]);
     wait_until_settled(&env);
