@@ -167,8 +167,14 @@ fn a_name_that_cannot_be_given_taken_or_made_durable_costs_nothing_acknowledged(
     assert!(each_call(Op::SyncDirectory, &["a", "b", "state"], |ending, number| vec![Fault::once(Op::SyncDirectory, ending, number)]) > 10);
     let created = [".seg", ".idx.tmp", ".uids.tmp", "watermark.tmp", "next.zeros.tmp", ".log"];
     assert!(each_call(Op::Create, &created, |ending, number| vec![Fault::once(Op::Create, ending, number)]) > 20);
-    // How many files are opened depends on when the indexes of full segments are written.
-    assert!(each_call(Op::Open, &ENDINGS, |ending, number| vec![Fault::once(Op::Open, ending, number)]) > 0);
+    // How many files one round opens depends on when the indexes of full segments are written.
+    let mut opens_met = 0;
+    for _ in 0..8 {
+        if opens_met <= 3 {
+            opens_met += each_call(Op::Open, &ENDINGS, |ending, number| vec![Fault::once(Op::Open, ending, number)]);
+        }
+    }
+    assert!(opens_met > 3, "{opens_met}");
 }
 
 #[test]
