@@ -1,0 +1,1 @@
+//! The bounded NATS adapter: confined TLS transport and the publisher.
