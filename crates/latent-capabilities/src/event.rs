@@ -14,8 +14,8 @@ pub struct EventDraft {
     pub topic: String,
     /// Key; `None` stands for the empty key.
     pub key: Option<String>,
-    /// Payload bytes.
-    pub payload: Bytes,
+    /// Payload bytes. Owned, so that what they really take is known (P-030).
+    pub payload: Vec<u8>,
     /// Media type.
     pub media_type: String,
     /// Attributes in order.
@@ -33,6 +33,16 @@ pub struct EventPublication {
     media_type: MediaType,
     attributes: Attributes,
     idempotency_key: String,
+    staged_bytes: u64,
+}
+
+impl EventDraft {
+    /// What it takes on the host, by capacity and not by length.
+    fn staged_bytes(&self) -> u64 {
+        let attributes = self.attributes.iter().map(|(name, value)| size_of::<(String, String)>() + name.capacity() + value.capacity());
+        let texts = self.topic.capacity() + self.key.as_ref().map_or(0, String::capacity) + self.media_type.capacity();
+        (self.payload.capacity() + texts + self.idempotency_key.capacity() + attributes.sum::<usize>()) as u64
+    }
 }
 
 impl EventPublication {
@@ -41,6 +51,7 @@ impl EventPublication {
     /// # Errors
     /// [`KnownFailure::InvalidTopic`] or [`KnownFailure::InvalidEvent`] naming the rule.
     pub fn check(draft: EventDraft) -> Result<Self, KnownFailure> {
+        let staged_bytes = draft.staged_bytes();
         let topic = LogicalTopic::parse(&draft.topic).map_err(|_| KnownFailure::InvalidTopic)?;
         let key = draft.key.unwrap_or_default();
         if !key.is_empty() {
@@ -55,7 +66,8 @@ impl EventPublication {
             MediaType::parse(&draft.media_type).map_err(|_| invalid("the media type is not printable text of 1 to 128 bytes".into()))?;
         let attributes = Attributes::parse(draft.attributes)
             .map_err(|_| invalid("the attributes break a rule of number, size, characters or uniqueness".into()))?;
-        Ok(Self { topic, key, payload: draft.payload, media_type, attributes, idempotency_key: draft.idempotency_key })
+        let (payload, idempotency_key) = (draft.payload.into(), draft.idempotency_key);
+        Ok(Self { topic, key, payload, media_type, attributes, idempotency_key, staged_bytes })
     }
 
     /// The topic as the guest named it.
@@ -86,6 +98,11 @@ impl EventPublication {
     /// The caller's idempotency key.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
+    }
+
+    /// What it takes on the host, counted by capacity: what a provider's account is charged for it (P-030, P-031).
+    pub fn staged_bytes(&self) -> u64 {
+        self.staged_bytes
     }
 
     /// A digest of the whole request for audit. It identifies a request without showing any of it.
@@ -134,7 +151,7 @@ mod tests {
         EventDraft {
             topic: "out".to_owned(),
             key: Some("k".to_owned()),
-            payload: Bytes::from_static(b"x"),
+            payload: b"x".to_vec(),
             media_type: "text/plain".to_owned(),
             attributes: Vec::new(),
             idempotency_key: "i".to_owned(),
@@ -156,7 +173,7 @@ mod tests {
             (|d, n| d.key = Some("k".repeat(n)), 256),
             (|d, n| d.idempotency_key = "i".repeat(n), 256),
             (|d, n| d.media_type = "m".repeat(n), 128),
-            (|d, n| d.payload = vec![0; n].into(), 262_144),
+            (|d, n| d.payload = vec![0; n], 262_144),
         ];
         for (set, bytes_max) in sized {
             assert!(check(|d| set(d, bytes_max)).is_ok(), "{bytes_max}");
@@ -180,12 +197,22 @@ mod tests {
     }
 
     #[test]
+    fn a_short_payload_in_a_large_vector_counts_as_the_large_vector() {
+        let staged = |capacity| {
+            let mut payload = Vec::with_capacity(capacity);
+            payload.push(b'x');
+            check(|d| d.payload = payload).unwrap().staged_bytes()
+        };
+        assert_eq!(staged(200_000) - staged(1_000), 199_000);
+    }
+
+    #[test]
     fn the_digest_changes_with_every_field() {
         let original = check(|_| ()).unwrap().digest();
         let changes: [fn(&mut EventDraft); 5] = [
             |d| d.topic = "other".to_owned(),
             |d| d.key = None,
-            |d| d.payload = Bytes::from_static(b"y"),
+            |d| d.payload = b"y".to_vec(),
             |d| d.idempotency_key = "j".to_owned(),
             |d| d.attributes = vec![("a".to_owned(), "b".to_owned())],
         ];

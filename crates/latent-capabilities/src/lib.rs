@@ -14,6 +14,7 @@ mod event;
 pub mod limits;
 mod origin;
 mod plan;
+mod pool;
 mod provider;
 mod publications;
 mod runtime;
@@ -24,6 +25,9 @@ pub use completion::{CompletionAccount, CompletionOwner, EventCompletion};
 pub use event::{EventDraft, EventPublication, RequestDigest};
 pub use origin::{DeriveError, Origin};
 pub use plan::{BindingError, CompiledEventBindings, EventBinding, InstallRefused};
+pub use pool::{
+    ClientUse, Lease, PendingCall, PoolRefusal, PoolSettings, PoolSnapshot, PoolTotals, ProviderPools, Registration, RegistrationRefused,
+};
 pub use provider::{EVENT_PUBLISHER, EpochConflict, EventPublisher, ProviderMismatch, ProviderRef, Providers, PublishFuture};
 pub use publications::{Publication, PublicationEnd, Publications};
 pub use runtime::ActivationCapabilityRuntime;

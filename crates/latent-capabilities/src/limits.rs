@@ -91,6 +91,159 @@ pub const EVENT_GRANTS: Limit = Limit {
     bounds: "topics granted by a node's plan, over all services and tenants",
 };
 
+/// Calls of providers that hold a connection at one time.
+pub const POOL_CALLS_RUNNING: Limit = Limit {
+    name: "pool_calls_running",
+    unit: "count",
+    default: 128,
+    min: 1,
+    max: 4_096,
+    bounds: "calls of providers that hold a connection at one time",
+};
+/// Calls of providers that wait for a connection.
+pub const POOL_CALLS_QUEUED: Limit = Limit {
+    name: "pool_calls_queued",
+    unit: "count",
+    default: 1_024,
+    min: 1,
+    max: 65_536,
+    bounds: "calls of providers that wait for a connection; one more is refused",
+};
+/// Calls of one tenant that wait for a connection.
+pub const POOL_CALLS_QUEUED_PER_TENANT: Limit = Limit {
+    name: "pool_calls_queued_per_tenant",
+    unit: "count",
+    default: 64,
+    min: 1,
+    max: 65_536,
+    bounds: "calls of one tenant that wait for a connection; one more is refused",
+};
+/// Pairs of provider and tenant that can have connections.
+pub const POOL_CLIENTS: Limit = Limit {
+    name: "pool_clients",
+    unit: "count",
+    default: 256,
+    min: 1,
+    max: 4_096,
+    bounds: "pairs of provider and tenant that can have connections, those of a replaced provider until their last call ends",
+};
+/// Connections of a node's providers.
+pub const POOL_CONNECTIONS: Limit = Limit {
+    name: "pool_connections",
+    unit: "count",
+    default: 128,
+    min: 1,
+    max: 4_096,
+    bounds: "connections of all providers, from the dial until the socket is closed",
+};
+/// Connections of one tenant.
+pub const POOL_CONNECTIONS_PER_TENANT: Limit = Limit {
+    name: "pool_connections_per_tenant",
+    unit: "count",
+    default: 8,
+    min: 1,
+    max: 4_096,
+    bounds: "connections of one tenant over all providers",
+};
+/// Connections of one provider.
+pub const POOL_CONNECTIONS_PER_PROVIDER: Limit = Limit {
+    name: "pool_connections_per_provider",
+    unit: "count",
+    default: 32,
+    min: 1,
+    max: 4_096,
+    bounds: "connections of one provider over all tenants",
+};
+/// Memory charged for calls and connections of providers.
+pub const POOL_BYTES: Limit = Limit {
+    name: "pool_bytes",
+    unit: "bytes",
+    default: 67_108_864,
+    min: 1_048_576,
+    max: 4_294_967_296,
+    bounds: "memory charged for the calls and connections of all providers",
+};
+/// Memory charged for what is installed.
+pub const POOL_METADATA_BYTES: Limit = Limit {
+    name: "pool_metadata_bytes",
+    unit: "bytes",
+    default: 1_048_576,
+    min: 4_096,
+    max: 67_108_864,
+    bounds: "memory charged for the configurations of all installed providers",
+};
+/// Payload that one call may stage (P-032).
+pub const POOL_CHUNK_BYTES: Limit = Limit {
+    name: "pool_chunk_bytes",
+    unit: "bytes",
+    default: 65_536,
+    min: 1_024,
+    max: 262_144,
+    bounds: "payload ceiling that a provider may be installed with",
+};
+/// How long a connection may be parked.
+pub const POOL_IDLE_MILLIS: Limit = Limit {
+    name: "pool_idle_ms",
+    unit: "ms",
+    default: 30_000,
+    min: 100,
+    max: 3_600_000,
+    bounds: "age at which a parked connection is closed instead of used",
+};
+/// The first wait after a failed dial.
+pub const DIAL_BACKOFF_MIN_MILLIS: Limit = Limit {
+    name: "dial_backoff_min_ms",
+    unit: "ms",
+    default: 100,
+    min: 1,
+    max: 30_000,
+    bounds: "wait after the first failed dial of a client; it doubles with each further one",
+};
+/// The longest wait after failed dials.
+pub const DIAL_BACKOFF_MAX_MILLIS: Limit = Limit {
+    name: "dial_backoff_max_ms",
+    unit: "ms",
+    default: 30_000,
+    min: 1,
+    max: 3_600_000,
+    bounds: "longest wait after failed dials of a client",
+};
+/// What one connection is charged while its socket exists.
+pub const CONNECTION_BYTES: Limit = Limit {
+    name: "connection_bytes",
+    unit: "bytes",
+    default: 262_144,
+    min: 262_144,
+    max: 262_144,
+    bounds: "memory charged for the TLS and protocol state of one connection",
+};
+/// What one call is charged beside its input (P-031).
+pub const CALL_SCRATCH_BYTES: Limit = Limit {
+    name: "call_scratch_bytes",
+    unit: "bytes",
+    default: 32_768,
+    min: 32_768,
+    max: 32_768,
+    bounds: "memory charged for one call's encoding, beside its input",
+};
+
+/// The bounds that an operator sets for the provider pools of a node.
+pub const POOLS: &[Limit] = &[
+    POOL_CALLS_RUNNING,
+    POOL_CALLS_QUEUED,
+    POOL_CALLS_QUEUED_PER_TENANT,
+    POOL_CLIENTS,
+    POOL_CONNECTIONS,
+    POOL_CONNECTIONS_PER_TENANT,
+    POOL_CONNECTIONS_PER_PROVIDER,
+    POOL_BYTES,
+    POOL_METADATA_BYTES,
+    POOL_CHUNK_BYTES,
+    POOL_IDLE_MILLIS,
+    DIAL_BACKOFF_MIN_MILLIS,
+    DIAL_BACKOFF_MAX_MILLIS,
+];
+
 /// Every limit of this crate.
 pub const ALL: &[Limit] = &[
     PUBLISH_PAYLOAD_BYTES,
@@ -104,6 +257,21 @@ pub const ALL: &[Limit] = &[
     PUBLICATIONS_NOTED,
     PUBLICATION_NOTE_BYTES,
     EVENT_GRANTS,
+    POOL_CALLS_RUNNING,
+    POOL_CALLS_QUEUED,
+    POOL_CALLS_QUEUED_PER_TENANT,
+    POOL_CLIENTS,
+    POOL_CONNECTIONS,
+    POOL_CONNECTIONS_PER_TENANT,
+    POOL_CONNECTIONS_PER_PROVIDER,
+    POOL_BYTES,
+    POOL_METADATA_BYTES,
+    POOL_CHUNK_BYTES,
+    POOL_IDLE_MILLIS,
+    DIAL_BACKOFF_MIN_MILLIS,
+    DIAL_BACKOFF_MAX_MILLIS,
+    CONNECTION_BYTES,
+    CALL_SCRATCH_BYTES,
 ];
 
 /// The most that one noted publication takes.

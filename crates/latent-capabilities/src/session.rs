@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use latent_core::{ActivationId, Clock, Deadline, KnownFailure, PublicationId, PublicationOutcome, TenantId, Uid};
+use latent_core::{ActivationId, Clock, Deadline, KnownFailure, LogicalTopic, PublicationId, PublicationOutcome, TenantId, Uid};
 
 use crate::audit::{Attempt, AuditEntry, Operation, StartGate};
 use crate::publications::PublicationEntry;
@@ -186,9 +186,24 @@ impl PublishRequest {
         self.authority.session.spec().deadline
     }
 
-    /// Bytes the event holds, for the provider's own accounts.
-    pub fn payload_bytes(&self) -> usize {
-        self.event.payload().len()
+    /// Bytes the event holds by capacity, for the provider's own accounts.
+    pub fn staged_bytes(&self) -> u64 {
+        self.event.staged_bytes()
+    }
+
+    /// The tenant that publishes, and the topic as the function named it: what a provider finds its client by.
+    pub fn destination(&self) -> (&TenantId, &LogicalTopic) {
+        (&self.authority.session.spec().tenant, self.event.topic())
+    }
+
+    /// Asks the plan in force, as [`Self::authorise_now`] does, and lets the provider look at the event. To be called after the
+    /// provider's queue and before it connects; it does not replace the question asked at the end.
+    ///
+    /// # Errors
+    /// As [`Self::authorise_now`].
+    pub fn authorise_preparation(&self) -> Result<&EventPublication, KnownFailure> {
+        self.check_authority()?;
+        Ok(&self.event)
     }
 
     /// Asks the plan in force now, and gives out the event. To be called when nothing more will be waited for: from here on the
@@ -200,6 +215,14 @@ impl PublishRequest {
     /// [`KnownFailure::DeadlineExceeded`] when the time is over,
     /// [`KnownFailure::Cancelled`] when nobody waits for the answer any more.
     pub fn authorise_now(self) -> Result<(EventPublication, Authority), KnownFailure> {
+        self.check_authority()?;
+        if !self.authority.attempt.gate.start() {
+            return Err(KnownFailure::Cancelled);
+        }
+        Ok((self.event, self.authority))
+    }
+
+    fn check_authority(&self) -> Result<(), KnownFailure> {
         let spec = self.authority.session.spec();
         let plan = spec.capabilities.plans().current();
         let granted = plan.authorise_publish(spec.publication, &spec.tenant, self.event.topic())?;
@@ -210,10 +233,7 @@ impl PublishRequest {
         if spec.deadline.has_passed(spec.clock.mono()) {
             return Err(KnownFailure::DeadlineExceeded);
         }
-        if !self.authority.attempt.gate.start() {
-            return Err(KnownFailure::Cancelled);
-        }
-        Ok((self.event, self.authority))
+        Ok(())
     }
 }
 

@@ -96,6 +96,8 @@ pub enum UncertainCause {
     Cancelled,
     /// A write or a sync failed after it began.
     Storage,
+    /// The log said that a storage limit is reached, which on some versions of it does not tell whether the event was stored (D-05).
+    StorageLimit,
     /// The connection or the engine ended before it answered.
     Closed,
     /// The answer could not be understood or belonged to something else.
@@ -109,6 +111,7 @@ impl UncertainCause {
             Self::Deadline => "deadline",
             Self::Cancelled => "cancelled",
             Self::Storage => "storage",
+            Self::StorageLimit => "storage-limit",
             Self::Closed => "closed",
             Self::Unusable => "unusable",
         }

@@ -10,7 +10,6 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
 use latent_core::{BindingId, Epoch, LogicalTopic, MonoTime, Offset, Partition, Receipt, TopicName, UncertainCause, UnixMillis};
 
 use super::*;
@@ -134,7 +133,7 @@ fn revoke(capabilities: &ActivationCapabilityRuntime) {
 fn draft(topic: &str) -> EventDraft {
     EventDraft {
         topic: topic.into(),
-        payload: Bytes::from_static(b"secret-payload"),
+        payload: b"secret-payload".to_vec(),
         media_type: "text/plain".into(),
         idempotency_key: "i".into(),
         ..EventDraft::default()

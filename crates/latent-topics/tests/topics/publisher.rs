@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use latent_bridge::{
     AppendWatcher, BridgeManifest, BusError, EmbeddedBroker, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead,
 };
@@ -69,7 +68,7 @@ fn draft(idempotency_key: &str, payload: &str) -> EventDraft {
     EventDraft {
         topic: "out".to_owned(),
         key: Some("k".to_owned()),
-        payload: Bytes::from(payload.to_owned()),
+        payload: payload.as_bytes().to_vec(),
         media_type: "application/json".to_owned(),
         attributes: vec![("Trace".to_owned(), "t 1".to_owned())],
         idempotency_key: idempotency_key.to_owned(),

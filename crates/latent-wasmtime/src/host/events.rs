@@ -22,7 +22,7 @@ fn draft(event: Event) -> EventDraft {
     EventDraft {
         topic: event.topic,
         key: event.key,
-        payload: event.payload.into(),
+        payload: event.payload,
         media_type: event.media_type,
         attributes: event.attributes.into_iter().map(|attribute| (attribute.name, attribute.value)).collect(),
         idempotency_key: event.idempotency_key,
@@ -69,7 +69,7 @@ pub(crate) fn delivered(event: DeliveredEvent) -> handler::DeliveredEvent {
         // An event published without a key has the empty key.
         key: Some(event.key).filter(|key| !key.is_empty()),
         media_type: event.media_type.to_string(),
-        payload: event.payload.into(),
+        payload: event.payload,
         delivery_count: event.delivery,
         stored_at_unix_millis: event.stored_at.0,
     }
@@ -102,6 +102,7 @@ mod tests {
             UncertainCause::Deadline,
             UncertainCause::Cancelled,
             UncertainCause::Storage,
+            UncertainCause::StorageLimit,
             UncertainCause::Closed,
             UncertainCause::Unusable,
         ];
