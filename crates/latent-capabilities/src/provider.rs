@@ -38,6 +38,9 @@ pub type PublishFuture = Pin<Box<dyn Future<Output = PublicationOutcome> + Send>
 pub trait EventPublisher: Send + Sync {
     /// Starts one publication.
     fn publish(&self, request: PublishRequest) -> PublishFuture;
+
+    /// Another epoch was installed in its place: it gets nothing new and gives up what it keeps for later calls. What runs goes on.
+    fn retire(&self) {}
 }
 
 /// An installation that expected another epoch than the one in force.
@@ -123,7 +126,11 @@ impl Providers {
         if current != expected || current.is_some_and(|current| reference.epoch <= current) {
             return Err(EpochConflict { logical_id: reference.logical_id, expected, current });
         }
-        installed.insert(reference.logical_id.clone(), (reference, publisher));
+        let replaced = installed.insert(reference.logical_id.clone(), (reference, publisher));
+        drop(installed);
+        if let Some((_, replaced)) = replaced {
+            replaced.retire();
+        }
         Ok(())
     }
 

@@ -30,7 +30,10 @@ pub use digest::{ComponentDigest, length_delimited_sha256};
 pub use error::{CoreError, TextProblem};
 pub use id::{ActivationId, Epoch, Offset, Partition, PublicationId, RouteGeneration, TraceId, Uid};
 pub use limit::{Limit, LimitError};
-pub use name::{BindingId, ContractName, FunctionName, LogicalTopic, MediaType, ProviderId, RouteName, ServiceName, TenantId, TopicName};
+pub use name::{
+    BindingId, ContractName, FunctionName, IdempotencyNamespace, LogicalTopic, MediaType, ProviderId, RouteName, ServiceName, StreamName,
+    Subject, TenantId, TopicName,
+};
 pub use outcome::{
     ActivationOutcome, BudgetKind, Disposition, KnownFailure, PublicationOutcome, Receipt, TrapCode, Uncertain, UncertainCause,
 };

@@ -57,6 +57,15 @@ pub const TOPIC_NAME_BYTES: Limit = Limit {
     max: 120,
     bounds: "name of a topic, so that `<topic>.p1023` fits a subject",
 };
+/// Subject of the broker that an operator maps a topic to (P-016).
+pub const SUBJECT_BYTES: Limit =
+    Limit { name: "subject_bytes", unit: "bytes", default: 128, min: 1, max: 128, bounds: "subject that a topic is mapped to" };
+/// Stream of the broker that a publication is expected in (P-017).
+pub const STREAM_NAME_BYTES: Limit =
+    Limit { name: "stream_name_bytes", unit: "bytes", default: 128, min: 1, max: 128, bounds: "name of a stream of the broker" };
+/// Server name of a TLS peer.
+pub const SERVER_NAME_BYTES: Limit =
+    Limit { name: "server_name_bytes", unit: "bytes", default: 253, min: 1, max: 253, bounds: "name that a TLS certificate is verified for" };
 /// Topic as a function names it; on raw subjects it may be longer than a topic of the bridge (P-015).
 pub const LOGICAL_TOPIC_BYTES: Limit =
     Limit { name: "logical_topic_bytes", unit: "bytes", default: 128, min: 1, max: 128, bounds: "topic as a function names it" };
@@ -110,6 +119,9 @@ pub const ALL: &[Limit] = &[
     BUDGET_WALL_TIME_MILLIS,
     BUDGET_OUTBOUND_REQUESTS,
     BUDGET_LOG_BYTES,
+    SUBJECT_BYTES,
+    STREAM_NAME_BYTES,
+    SERVER_NAME_BYTES,
 ];
 
 #[cfg(test)]

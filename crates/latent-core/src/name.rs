@@ -137,6 +137,18 @@ name_type!(
     LogicalTopic, "topic", limits::LOGICAL_TOPIC_BYTES, check_tokens
 );
 name_type!(
+    /// A subject of the broker: literal, so no wildcards, no system or inbox prefix. At most 128 bytes (P-005, P-016).
+    Subject, "subject", limits::SUBJECT_BYTES, check_tokens
+);
+name_type!(
+    /// A stream of the broker. One token of at most 128 bytes (P-017).
+    StreamName, "stream", limits::STREAM_NAME_BYTES, check_token
+);
+name_type!(
+    /// What separates the idempotency keys of one provider from those of others. Printable ASCII, at most 64 bytes (D-02, D-04).
+    IdempotencyNamespace, "idempotency namespace", limits::NAME_BYTES, check_printable
+);
+name_type!(
     /// An exported interface, `namespace:package/interface@version`.
     ContractName, "contract", limits::CONTRACT_BYTES, check_contract
 );

@@ -1,0 +1,170 @@
+//! One TLS connection and what moves an exchange over it. It owns no task, no timer and no subscription of its own: while nobody uses
+//! it, nothing runs.
+
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::task::Poll;
+
+use latent_core::MonoTime;
+use latent_nats_proto::{Checkout, CheckoutError, Ended, Exchange, Handshake, HandshakeError, Link, Want};
+use latent_secrets::Stamp;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+use crate::deadline::Timer;
+
+/// How much is read at once. A receipt and its header fit many times.
+const READ_BYTES: usize = 4_096;
+/// A connection that was parked for less is believed after a look at its socket; one parked for longer is asked with a PING.
+const PROBE_AFTER_MILLIS: u128 = 1_000;
+
+/// A connection to the broker, authenticated with one tenant's credential. Dropping it closes the socket.
+pub struct Connection {
+    stream: TlsStream<TcpStream>,
+    link: Link,
+    read: Box<[u8]>,
+    stamp: Stamp,
+    used_at: MonoTime,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(stream: TlsStream<TcpStream>, link: Link, stamp: Stamp, now: MonoTime) -> Self {
+        Self { stream, link, read: vec![0; READ_BYTES].into(), stamp, used_at: now }
+    }
+
+    /// What it authenticated with.
+    pub(crate) fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+
+    /// The protocol state, and what is needed to move an exchange on it.
+    pub(crate) fn parts(&mut self) -> (&mut Link, Wire<'_>) {
+        (&mut self.link, Wire { stream: &mut self.stream, read: &mut self.read })
+    }
+
+    pub(crate) fn is_reusable(&self) -> bool {
+        self.link.is_reusable()
+    }
+
+    pub(crate) fn set_used(&mut self, now: MonoTime) {
+        self.used_at = now;
+    }
+
+    pub(crate) async fn handshake(&mut self, credential: latent_nats_proto::Credential<'_>, timer: &mut Timer) -> Result<(), HandshakeError> {
+        let (link, mut wire) = self.parts();
+        let mut handshake = Handshake::begin(link, credential);
+        wire.drive(&mut handshake, timer).await;
+        handshake.finish()
+    }
+
+    /// Whether it is still good after it was parked. Without anything waiting and soon after its last use, that costs one
+    /// look at the socket and no round trip.
+    pub(crate) async fn check_out(&mut self, now: MonoTime, timer: &mut Timer) -> Result<(), CheckoutError> {
+        let is_recent = now.since(self.used_at).as_millis() < PROBE_AFTER_MILLIS;
+        match self.waiting() {
+            Waiting::Closed => return Err(CheckoutError::ConnectionLost),
+            Waiting::Nothing if is_recent && self.link.is_reusable() => return Ok(()),
+            Waiting::Nothing | Waiting::Bytes => {}
+        }
+        let (link, mut wire) = self.parts();
+        let mut checkout = Checkout::begin(link);
+        wire.drive(&mut checkout, timer).await;
+        checkout.finish()
+    }
+
+    /// What the kernel holds for the socket, without reading it and whatever the runtime has noticed so far.
+    fn waiting(&self) -> Waiting {
+        let (socket, _) = self.stream.get_ref();
+        let mut byte = [0_u8; 1];
+        match rustix::net::recv(socket.as_fd(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => Waiting::Closed,
+            Ok(_) => Waiting::Bytes,
+            Err(Errno::AGAIN | Errno::INTR) => Waiting::Nothing,
+            Err(_) => Waiting::Closed,
+        }
+    }
+}
+
+/// What a socket holds.
+enum Waiting {
+    Nothing,
+    Bytes,
+    Closed,
+}
+
+/// The moving half of a connection.
+pub(crate) struct Wire<'c> {
+    stream: &'c mut TlsStream<TcpStream>,
+    read: &'c mut [u8],
+}
+
+impl Wire<'_> {
+    /// Moves bytes until the exchange is done, the connection ends, or the time is over.
+    pub(crate) async fn drive<E: Exchange>(&mut self, exchange: &mut E, timer: &mut Timer) {
+        let moved = timer.race(self.exchange(exchange)).await;
+        if moved.is_none() {
+            exchange.ended(Ended::DeadlineExceeded);
+        }
+    }
+
+    async fn exchange<E: Exchange>(&mut self, exchange: &mut E) {
+        loop {
+            let ended = match exchange.want() {
+                Want::Done => return,
+                Want::Write => self.write(exchange).await.err().map(|_| Ended::TransportFailed),
+                Want::Read => self.read(exchange).await,
+            };
+            if let Some(how) = ended {
+                exchange.ended(how);
+                return;
+            }
+        }
+    }
+
+    async fn write<E: Exchange>(&mut self, exchange: &mut E) -> std::io::Result<()> {
+        while exchange.want() == Want::Write {
+            exchange.offering();
+            let taken = std::future::poll_fn(|context| {
+                let slices = exchange.outgoing().map(std::io::IoSlice::new);
+                Pin::new(&mut *self.stream).poll_write_vectored(context, &slices)
+            })
+            .await?;
+            if taken == 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
+            }
+            exchange.wrote(taken);
+        }
+        self.stream.flush().await
+    }
+
+    async fn read<E: Exchange>(&mut self, exchange: &mut E) -> Option<Ended> {
+        let read = std::future::poll_fn(|context| {
+            let mut buffer = ReadBuf::new(self.read);
+            match Pin::new(&mut *self.stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) => Poll::Ready(Ok(buffer.filled().len())),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await;
+        match read {
+            Ok(0) => Some(Ended::PeerClosed),
+            Ok(bytes) => {
+                exchange.received(self.read.get(..bytes).unwrap_or_default());
+                None
+            }
+            // A peer that ends TLS without saying so has closed the connection all the same.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Some(Ended::PeerClosed),
+            Err(_) => Some(Ended::TransportFailed),
+        }
+    }
+}
