@@ -14,6 +14,7 @@ mod error;
 mod id;
 mod limit;
 pub mod limits;
+mod message_id;
 mod name;
 mod outcome;
 mod place;
@@ -30,6 +31,7 @@ pub use digest::{ComponentDigest, length_delimited_sha256};
 pub use error::{CoreError, TextProblem};
 pub use id::{ActivationId, Epoch, Offset, Partition, PublicationId, RouteGeneration, TraceId, Uid};
 pub use limit::{Limit, LimitError};
+pub use message_id::MessageId;
 pub use name::{
     BindingId, ContractName, FunctionName, IdempotencyNamespace, LogicalTopic, MediaType, ProviderId, RouteName, ServiceName, StreamName,
     Subject, TenantId, TopicName,

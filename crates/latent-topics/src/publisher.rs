@@ -1,14 +1,12 @@
 //! `latent-topic-publish-v1`: a guest's publication becomes one record of a topic of the bridge.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use latent_bridge::{BusError, EventBus, PublishResult};
 use latent_capabilities::{EventPublication, EventPublisher, PublishFuture, PublishRequest};
 use latent_core::{
-    Clock, KnownFailure, LogicalTopic, NewRecord, PublicationOutcome, Receipt, TenantId, Uid, Uncertain, UncertainCause, UnixMillis,
-    length_delimited_sha256,
+    Clock, KnownFailure, LogicalTopic, MessageId, NewRecord, PublicationOutcome, Receipt, TenantId, Uid, Uncertain, UncertainCause, UnixMillis,
 };
 
 /// The profile's name.
@@ -19,12 +17,7 @@ pub const PROFILE: &str = "latent-topic-publish-v1";
 ///
 /// The payload is not part of it, so that no tenant can occupy another's uid and a repeated call finds the first one.
 pub fn message_id(namespace: &str, tenant: &TenantId, topic: &LogicalTopic, idempotency_key: &str) -> String {
-    let fields = ["lsf-jetstream-id-v1", namespace, tenant.as_str(), topic.as_str(), idempotency_key].map(str::as_bytes);
-    length_delimited_sha256(&fields).iter().fold("lsf-".to_owned(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    MessageId::derive(namespace, tenant, topic, idempotency_key).as_str().to_owned()
 }
 
 /// Counts since the provider was made.

@@ -1,0 +1,158 @@
+//! Bytes of the broker into frames, in memory that is allocated once. A frame is whole by its announced length, never by the end of the
+//! stream, and what it announces is checked before its body is waited for.
+
+use crate::frame::{Frame, FrameError, Line, Message, MessageLine, read_line};
+use crate::limits::{CONTROL_LINE_BYTES, RECEIPT_BYTES};
+
+const LINE_END: &[u8] = b"\r\n";
+
+/// The received bytes that are not used up, and how far they are understood.
+pub(crate) struct Decoder {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// Bytes from `start` that were looked through for a line end.
+    scanned: usize,
+    /// Bytes from `start` of the frame handed out last, gone with the next call.
+    taken: usize,
+    /// The line of a message whose body is not complete, and its bytes with the line end.
+    head: Option<(MessageLine, usize)>,
+    body_bytes_max: usize,
+}
+
+impl Decoder {
+    /// For messages whose headers and body have at most [`RECEIPT_BYTES`].
+    pub(crate) fn for_receipts() -> Self {
+        let body_bytes_max = RECEIPT_BYTES.max_usize();
+        let capacity = CONTROL_LINE_BYTES.max_usize() + body_bytes_max + 2 * LINE_END.len();
+        Self { buffer: vec![0; capacity].into(), start: 0, end: 0, scanned: 0, taken: 0, head: None, body_bytes_max }
+    }
+
+    /// Takes as many of `bytes` as there is room for and says how many.
+    pub(crate) fn fill(&mut self, bytes: &[u8]) -> usize {
+        self.release();
+        if self.start > 0 && self.buffer.len() - self.end < bytes.len() {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        let count = bytes.len().min(self.buffer.len() - self.end);
+        if let (Some(room), Some(new)) = (self.buffer.get_mut(self.end..self.end + count), bytes.get(..count)) {
+            room.copy_from_slice(new);
+            self.end += count;
+        }
+        count
+    }
+
+    /// Whether bytes of a frame that is not complete are here.
+    pub(crate) fn is_within_frame(&self) -> bool {
+        self.start + self.taken < self.end
+    }
+
+    /// Whether what is here ends with a line.
+    pub(crate) fn ends_with_line(&self) -> bool {
+        let rest = self.buffer.get(self.start + self.taken..self.end).unwrap_or_default();
+        self.head.is_none() && (rest.is_empty() || rest.ends_with(LINE_END))
+    }
+
+    /// The next complete frame, or nothing when more bytes are needed.
+    pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
+        self.release();
+        if self.head.is_none() {
+            let Some(line_bytes) = self.line_bytes()? else { return Ok(None) };
+            match self.read_line(line_bytes)? {
+                Line::Message(line) => self.head = Some((line, line_bytes)),
+                line => {
+                    self.taken = line_bytes;
+                    return Ok(Some(self.plain_frame(line)));
+                }
+            }
+        }
+        self.message()
+    }
+
+    /// Gives up the frame handed out last.
+    fn release(&mut self) {
+        self.start += self.taken;
+        self.taken = 0;
+        if self.start >= self.end {
+            (self.start, self.end, self.scanned) = (0, 0, 0);
+        }
+    }
+
+    /// The bytes of the line at the front, with its end, once it is there.
+    fn line_bytes(&mut self) -> Result<Option<usize>, FrameError> {
+        let bytes_max = CONTROL_LINE_BYTES.max_usize() + LINE_END.len();
+        let here = self.buffer.get(self.start..self.end).unwrap_or_default();
+        let new = here.get(self.scanned..).unwrap_or_default();
+        let Some(at) = new.iter().position(|byte| *byte == b'\n') else {
+            self.scanned = here.len();
+            return if here.len() >= bytes_max { Err(FrameError::LineTooLong) } else { Ok(None) };
+        };
+        let bytes = self.scanned + at + 1;
+        self.scanned = 0;
+        if bytes > bytes_max {
+            return Err(FrameError::LineTooLong);
+        }
+        if here.get(..bytes).is_some_and(|line| line.ends_with(LINE_END)) { Ok(Some(bytes)) } else { Err(FrameError::Malformed) }
+    }
+
+    fn read_line(&self, line_bytes: usize) -> Result<Line, FrameError> {
+        let line = read_line(self.at(0..line_bytes - LINE_END.len()))?;
+        match &line {
+            Line::Message(message) if message.total_bytes > self.body_bytes_max => Err(FrameError::Oversized),
+            _ => Ok(line),
+        }
+    }
+
+    fn plain_frame(&self, line: Line) -> Frame<'_> {
+        match line {
+            Line::Info(text) => Frame::Info(self.at(text)),
+            Line::Error(text) => Frame::Error(self.at(text)),
+            Line::Ping => Frame::Ping,
+            Line::Pong => Frame::Pong,
+            // Messages have a body and do not come here.
+            Line::Ok | Line::Message(_) => Frame::Ok,
+        }
+    }
+
+    fn message(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
+        let Some((line, line_bytes)) = self.head.take() else { return Ok(None) };
+        let body_end = line_bytes + line.total_bytes;
+        if self.end - self.start < body_end + LINE_END.len() {
+            self.head = Some((line, line_bytes));
+            return Ok(None);
+        }
+        if self.at(body_end..body_end + LINE_END.len()) != LINE_END {
+            return Err(FrameError::Malformed);
+        }
+        self.taken = body_end + LINE_END.len();
+        let payload_start = line_bytes + line.header_bytes.unwrap_or(0);
+        Ok(Some(Frame::Message(Message {
+            subject: self.at(line.subject),
+            subscription: self.at(line.subscription),
+            headers: line.header_bytes.map(|_| self.at(line_bytes..payload_start)),
+            payload: self.at(payload_start..body_end),
+        })))
+    }
+
+    /// The bytes at a place counted from the front.
+    fn at(&self, range: std::ops::Range<usize>) -> &[u8] {
+        self.buffer.get(self.start + range.start..self.start + range.end).unwrap_or_default()
+    }
+}
+
+/// The digits of a number: they are the array from the index on.
+pub(crate) fn decimal(number: u64) -> ([u8; 20], usize) {
+    let (mut digits, mut at, mut rest) = ([b'0'; 20], 20, number);
+    loop {
+        at -= 1;
+        if let (Some(place), Ok(digit)) = (digits.get_mut(at), u8::try_from(rest % 10)) {
+            *place = b'0' + digit;
+        }
+        rest /= 10;
+        if rest == 0 || at == 0 {
+            return (digits, at);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The protocol memory of one connection. It lives as long as its socket, and its buffers are allocated once.
+
+use std::fmt;
+
+use crate::decoder::Decoder;
+use crate::exchange::Ended;
+use crate::frame::{Frame, FrameError};
+use crate::inbox::{INBOX_BYTES_MAX, Inbox, InstanceInbox};
+use crate::info::{self, InfoError, ServerFacts};
+use crate::limits::{CONTROL_FRAMES, HEADER_BLOCK_BYTES, SUBJECT_BYTES};
+use crate::outcome::{Connection, Evidence};
+
+pub(crate) const PING: &[u8] = b"PING\r\n";
+pub(crate) const PONG: &[u8] = b"PONG\r\n";
+/// The subscription that every connection has, as the protocol names it.
+pub(crate) const SUBSCRIPTION: &[u8] = b"1";
+const TAIL_BYTES: usize = 2 + PONG.len() * CONTROL_FRAMES.max_usize();
+/// `HPUB`, two sizes of at most twenty digits, spaces and the line end.
+const PUBLISH_LINE_BYTES: usize = 64 + SUBJECT_BYTES.max_usize() + INBOX_BYTES_MAX;
+const HEAD_BYTES: usize = PUBLISH_LINE_BYTES + HEADER_BLOCK_BYTES.max_usize() + TAIL_BYTES;
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Fresh,
+    Established,
+    /// An exchange is under way, or was dropped before its end.
+    Busy,
+    Broken,
+}
+
+/// A connection's protocol memory; lives as long as its socket.
+pub struct Link {
+    pub(crate) decoder: Decoder,
+    pub(crate) inbox: Inbox,
+    pub(crate) server: Option<ServerFacts>,
+    pub(crate) standing: Standing,
+    /// What goes out first, up to a publication's payload.
+    pub(crate) head: Vec<u8>,
+    /// What goes out last: a publication's line end, and answers to PINGs.
+    pub(crate) tail: Tail,
+    /// Control frames seen in this stage.
+    controls: usize,
+    /// A status of the last pull may still arrive, once. Nothing that publishes sets it.
+    pub(crate) late_status_may_arrive: bool,
+}
+
+/// What a link read for an exchange.
+pub(crate) enum Seen<'a> {
+    /// A control frame, dealt with.
+    Control,
+    /// Something that ends the exchange.
+    Fault(Evidence),
+    /// Anything else.
+    Frame(Frame<'a>),
+}
+
+impl Link {
+    /// The memory of the connection with this number, which no other of the instance ever had.
+    pub fn new(instance: &InstanceInbox, connection: u64) -> Self {
+        Self {
+            decoder: Decoder::for_receipts(),
+            inbox: Inbox::new(instance, connection),
+            server: None,
+            standing: Standing::Fresh,
+            head: Vec::with_capacity(HEAD_BYTES),
+            tail: Tail { bytes: [0; TAIL_BYTES], len: 0 },
+            controls: 0,
+            late_status_may_arrive: false,
+        }
+    }
+
+    /// What the server said of itself last; nothing before the handshake.
+    pub fn server(&self) -> Option<ServerFacts> {
+        self.server
+    }
+
+    /// Whether another exchange may begin: the handshake is done, no exchange failed or was dropped before its end, and nothing is
+    /// half-read.
+    pub fn is_reusable(&self) -> bool {
+        self.standing == Standing::Established && self.decoder.ends_with_line()
+    }
+
+    /// Begins a stage with its own count of control frames.
+    pub(crate) fn begin_stage(&mut self) {
+        self.controls = 0;
+    }
+
+    /// Begins an exchange: nothing is left to write and it is another stage.
+    pub(crate) fn begin_exchange(&mut self) {
+        self.standing = Standing::Busy;
+        self.head.clear();
+        self.tail.len = 0;
+        self.begin_stage();
+    }
+
+    /// Ends an exchange.
+    pub(crate) fn end_exchange(&mut self, connection: Connection) {
+        self.standing = match connection {
+            Connection::Keep => Standing::Established,
+            Connection::Close => Standing::Broken,
+        };
+    }
+
+    /// The next complete frame. PING is answered in the tail, INFO is taken, and both count.
+    pub(crate) fn read(&mut self) -> Option<Seen<'_>> {
+        let frame = match self.decoder.next() {
+            Ok(frame) => frame?,
+            Err(error) => return Some(Seen::Fault(frame_fault(error))),
+        };
+        if !matches!(frame, Frame::Ping | Frame::Info(_) | Frame::Ok) {
+            return Some(Seen::Frame(frame));
+        }
+        self.controls += 1;
+        if self.controls > CONTROL_FRAMES.max_usize() {
+            return Some(Seen::Fault(Evidence::ControlFlood));
+        }
+        match frame {
+            Frame::Ping => self.tail.push(PONG),
+            Frame::Info(text) => match info::read(text) {
+                Ok(facts) => self.server = Some(facts),
+                Err(error) => return Some(Seen::Fault(info_fault(error))),
+            },
+            _ => (),
+        }
+        Some(Seen::Control)
+    }
+
+    /// What an end from outside shows.
+    pub(crate) fn ended(&self, how: Ended) -> Evidence {
+        let within_reply = self.decoder.is_within_frame();
+        match how {
+            Ended::PeerClosed | Ended::TransportFailed => Evidence::ConnectionLost { within_reply },
+            Ended::DeadlineExceeded => Evidence::Deadline { within_reply },
+            Ended::Cancelled => Evidence::Cancelled,
+        }
+    }
+}
+
+pub(crate) fn frame_fault(error: FrameError) -> Evidence {
+    match error {
+        FrameError::LineTooLong => Evidence::LineTooLong,
+        FrameError::Malformed => Evidence::MalformedFrame,
+        FrameError::Oversized => Evidence::OversizedReply,
+    }
+}
+
+pub(crate) fn info_fault(error: InfoError) -> Evidence {
+    match error {
+        InfoError::Malformed => Evidence::MalformedFrame,
+        InfoError::NoHeaders | InfoError::NoMaxPayload => Evidence::UnusableServer,
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("standing", &self.standing).field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// The last bytes to go out. There is room for an answer to every PING that a stage may have.
+pub(crate) struct Tail {
+    bytes: [u8; TAIL_BYTES],
+    len: usize,
+}
+
+impl Tail {
+    pub(crate) fn push(&mut self, part: &[u8]) {
+        if let Some(room) = self.bytes.get_mut(self.len..self.len + part.len()) {
+            room.copy_from_slice(part);
+            self.len += part.len();
+        }
+    }
+
+    pub(crate) fn get(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    /// Moves everything to the end of `head`.
+    pub(crate) fn move_to(&mut self, head: &mut Vec<u8>) {
+        head.extend_from_slice(self.get());
+        self.len = 0;
+    }
+}
+
+/// How an exchange reads: frame by frame while it waits for any, and whatever comes behind stays.
+pub(crate) trait Reader {
+    fn link(&mut self) -> &mut Link;
+
+    fn is_reading(&self) -> bool;
+
+    /// Reads one frame. False when none is complete.
+    fn read_frame(&mut self) -> bool;
+
+    /// More bytes came than there is room for.
+    fn overflow(&mut self);
+}
+
+pub(crate) fn receive(reader: &mut impl Reader, bytes: &[u8]) {
+    let mut rest = bytes;
+    loop {
+        let taken = reader.link().decoder.fill(rest);
+        rest = rest.get(taken..).unwrap_or_default();
+        while reader.is_reading() && reader.read_frame() {}
+        if rest.is_empty() {
+            return;
+        }
+        if taken == 0 {
+            return reader.overflow();
+        }
+    }
+}
