@@ -1,0 +1,196 @@
+//! What a provider holds instead of a secret, and the secret at the moment it is needed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use latent_core::UnixMillis;
+use zeroize::Zeroizing;
+
+use crate::binding::BindMismatch;
+use crate::store::{Fingerprint, Opened};
+use crate::{LocalSecretStore, SecretError, SecretName, SecretState, TlsBinding, seal};
+
+/// Why a credential cannot be bound or resolved.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BindError {
+    /// There is no such secret.
+    #[error("there is no secret {name}; store it with `latent secret put`")]
+    Missing {
+        /// The name asked for.
+        name: SecretName,
+    },
+    /// It is another secret than the one that was asked for.
+    #[error("the secret {name} cannot be used here: {mismatch}")]
+    Mismatch {
+        /// Its name.
+        name: SecretName,
+        /// What is not as expected.
+        mismatch: BindMismatch,
+    },
+    /// It was revoked.
+    #[error("the secret {name} is revoked; store another one under that name with `latent secret put`")]
+    Revoked {
+        /// Its name.
+        name: SecretName,
+    },
+    /// Its expiry has come.
+    #[error("the secret {name} has expired; store its successor with `latent secret rotate`")]
+    Expired {
+        /// Its name.
+        name: SecretName,
+    },
+    /// The store does not show it.
+    #[error(transparent)]
+    Unreadable(#[from] SecretError),
+}
+
+/// Why a credential has no value now. A secret is checked each time as it was when it was bound.
+pub type ResolveError = BindError;
+
+/// Why material that was resolved earlier is no longer to be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotCurrent {
+    /// Another value took its place, or the secret now belongs elsewhere.
+    #[error("the credential was rotated")]
+    Rotated,
+    /// Its expiry has come.
+    #[error("the credential has expired")]
+    Expired,
+    /// It was revoked.
+    #[error("the credential is revoked")]
+    Revoked,
+    /// The secret is gone.
+    #[error("the credential is no longer in the store")]
+    Missing,
+    /// The store does not say.
+    #[error("whether the credential is current is not known: {error}")]
+    Unreadable {
+        /// Why.
+        error: SecretError,
+    },
+}
+
+/// A handle to one credential for one tenant, provider and TLS server. It holds no secret; `Debug` shows the name.
+#[derive(Clone)]
+pub struct TlsProviderCredential {
+    store: Arc<LocalSecretStore>,
+    name: SecretName,
+    expected: Arc<TlsBinding>,
+}
+
+impl TlsProviderCredential {
+    pub(crate) fn bind(store: Arc<LocalSecretStore>, name: &SecretName, expected: &TlsBinding, now: UnixMillis) -> Result<Self, BindError> {
+        usable(&store, name, expected, now)?;
+        Ok(Self { store, name: name.clone(), expected: Arc::new(expected.clone()) })
+    }
+
+    /// The name of the secret.
+    pub fn name(&self) -> &SecretName {
+        &self.name
+    }
+
+    /// Reads and unseals the secret as it is now, after the same checks as when it was bound.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    pub fn resolve(&self, now: UnixMillis) -> Result<ResolvedSecret, ResolveError> {
+        let Opened { info, text, fingerprint } = usable(&self.store, &self.name, &self.expected, now)?;
+        let stamp = Stamp { name: info.name, version: info.version, expires: info.expires, fingerprint };
+        Ok(ResolvedSecret { text, stamp })
+    }
+
+    /// Whether what was resolved with this stamp may still be used at `now`: whether the same writing of the secret stands in the
+    /// store, and has not expired. It reads one small file and unseals nothing, unless something has changed.
+    ///
+    /// # Errors
+    /// [`NotCurrent`].
+    pub fn check(&self, stamp: &Stamp, now: UnixMillis) -> Result<(), NotCurrent> {
+        match self.store.fingerprint(&self.name) {
+            Ok(Some(found)) if found == stamp.fingerprint => match stamp.expires {
+                Some(expires) if now >= expires => Err(NotCurrent::Expired),
+                _ => Ok(()),
+            },
+            Ok(Some(_)) => Err(self.what_changed()),
+            Ok(None) => Err(NotCurrent::Missing),
+            Err(error) => Err(NotCurrent::Unreadable { error }),
+        }
+    }
+
+    fn what_changed(&self) -> NotCurrent {
+        match self.store.read(&self.name) {
+            Ok(Some(opened)) if opened.info.revoked => NotCurrent::Revoked,
+            Ok(Some(_)) => NotCurrent::Rotated,
+            Ok(None) => NotCurrent::Missing,
+            Err(error) => NotCurrent::Unreadable { error },
+        }
+    }
+}
+
+impl fmt::Debug for TlsProviderCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TlsProviderCredential").field(&self.name).finish()
+    }
+}
+
+/// Which writing of a secret was resolved. It tells nothing of the value.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Stamp {
+    name: SecretName,
+    version: u64,
+    expires: Option<UnixMillis>,
+    fingerprint: Fingerprint,
+}
+
+impl Stamp {
+    /// The secret's version.
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// From when on it is no longer current, whatever happens to the store.
+    pub const fn expires(&self) -> Option<UnixMillis> {
+        self.expires
+    }
+}
+
+impl fmt::Debug for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stamp").field("name", &self.name).field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+/// A secret in memory, wiped when it is dropped. It cannot be cloned; `Debug` shows the name.
+pub struct ResolvedSecret {
+    text: Zeroizing<Vec<u8>>,
+    stamp: Stamp,
+}
+
+impl ResolvedSecret {
+    /// The secret.
+    pub fn value(&self) -> &[u8] {
+        // Its form was checked when it was read.
+        seal::value_of(&self.text).unwrap_or_default()
+    }
+
+    /// What tells later whether it is still current.
+    pub const fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+}
+
+impl fmt::Debug for ResolvedSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ResolvedSecret").field(&self.stamp.name).finish()
+    }
+}
+
+/// The secret, when it is the one expected and can be used at `now`.
+fn usable(store: &LocalSecretStore, name: &SecretName, expected: &TlsBinding, now: UnixMillis) -> Result<Opened, BindError> {
+    let opened = store.read(name)?.ok_or_else(|| BindError::Missing { name: name.clone() })?;
+    expected.check(&opened.info).map_err(|mismatch| BindError::Mismatch { name: name.clone(), mismatch })?;
+    match opened.info.state(now) {
+        SecretState::Current => Ok(opened),
+        SecretState::Revoked => Err(BindError::Revoked { name: name.clone() }),
+        SecretState::Expired => Err(BindError::Expired { name: name.clone() }),
+    }
+}
