@@ -6,12 +6,28 @@
 //! - [`wait_until`]: the one way to wait for a state that only another process or thread can reach.
 //! - [`skip!`]: the one way to leave a test early, counted by `cargo xtask test`.
 //!
+//! With the feature `broker`:
+//!
+//! - [`broker`]: the pinned NATS server as a fixture, with certificates made at run time and a provisioning path of its own.
+//! - [`proxy`]: a TLS proxy that cuts, stalls, garbles and withholds at an exact plaintext byte.
+//! - [`fake_peer`]: a TLS server that follows a script, for what no real broker would send.
+//!
 //! Of the workspace it uses `latent-core` alone, so that every other crate can use it without a cycle.
 
+#[cfg(feature = "broker")]
+pub mod broker;
 mod child;
 mod cli;
 mod clock;
+#[cfg(feature = "broker")]
+pub mod fake_peer;
+#[cfg(feature = "broker")]
+mod own_thread;
+#[cfg(feature = "broker")]
+pub mod proxy;
 mod skip;
+#[cfg(feature = "broker")]
+mod tls;
 mod wait;
 
 pub use child::{ChildGuard, StillRunning};
