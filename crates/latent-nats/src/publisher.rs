@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use latent_capabilities::{EVENT_PUBLISHER, EventPublisher, ProviderPools, ProviderRef, Providers, PublishFuture, PublishRequest, Registration};
+use latent_capabilities::{ActivationCapabilityRuntime, EVENT_PUBLISHER, EventPublisher, ProviderPools, ProviderRef, PublishFuture, PublishRequest, Registration};
 use latent_core::{Clock, ContractName, Epoch, ProviderId};
 use latent_nats_proto::InstanceInbox;
 
@@ -16,8 +16,8 @@ pub const PROFILE: &str = "nats-jetstream-publish-v1";
 /// What a node's NATS providers share: the registry of providers, their connections' pools, and time.
 #[derive(Clone)]
 pub struct NatsPools {
-    /// Where the provider is installed under its logical id, epoch by epoch.
-    pub providers: Arc<Providers>,
+    /// Where a provider is installed under its logical id, epoch by epoch.
+    pub capabilities: Arc<ActivationCapabilityRuntime>,
     /// The bounds that all of them share.
     pub pools: ProviderPools<Connection>,
     /// Time.
@@ -97,7 +97,7 @@ impl NatsPublisher {
             reference: reference.clone(),
         };
         let publisher = Self(Arc::new(provider));
-        pools.providers.install(reference, expected_epoch, Arc::new(publisher.clone()))?;
+        pools.capabilities.providers().install(reference, expected_epoch, Arc::new(publisher.clone()))?;
         Ok(publisher)
     }
 

@@ -89,6 +89,15 @@ impl TlsProviderCredential {
         &self.name
     }
 
+    /// Whether it was bound for exactly this tenant, provider and server.
+    pub fn is_bound_to(&self, binding: &TlsBinding) -> bool {
+        let TlsBinding { tenant, provider, server_name, port } = &*self.expected;
+        *tenant == binding.tenant
+            && *provider == binding.provider
+            && server_name.eq_ignore_ascii_case(&binding.server_name)
+            && *port == binding.port
+    }
+
     /// Reads and unseals the secret as it is now, after the same checks as when it was bound.
     ///
     /// # Errors

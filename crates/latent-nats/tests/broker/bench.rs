@@ -1,0 +1,201 @@
+//! A node's half without a node: capabilities, pools, a sealed store, one installed provider, and sessions to publish through.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use latent_capabilities::{
+    ActivationCapabilityRuntime, AuditRing, CompletionAccount, EventBinding, EventDraft, PoolSettings, ProviderPools, Session, SessionSpec,
+};
+use latent_core::{
+    ActivationId, Clock, Deadline, Epoch, LogicalTopic, ProviderId, PublicationId, PublicationOutcome, Receipt, SystemClock, TenantId,
+};
+use latent_nats::{EndpointDraft, InstallError, MappingDraft, NatsConfig, NatsCredential, NatsDraft, NatsPools, NatsPublisher, RootsDraft};
+use latent_secrets::{LocalSecretStore, NewSecret, SealingKey, SecretName, TlsBinding};
+use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, StreamSpec};
+
+/// A tenant of the tests: its user of the broker and its topic `out`, mapped to `<tenant>.out`.
+pub(crate) const TENANTS: [&str; 2] = ["shop", "bank"];
+pub(crate) const STREAM: &str = "ORD";
+
+pub(crate) struct Bench {
+    pub(crate) broker: Broker,
+    pub(crate) pools: NatsPools,
+    pub(crate) audit: Arc<AuditRing>,
+    pub(crate) secrets: Arc<LocalSecretStore>,
+    pub(crate) clock: Arc<SystemClock>,
+    pub(crate) publisher: NatsPublisher,
+    activations: AtomicU64,
+    _folder: tempfile::TempDir,
+}
+
+/// What a bench is started with.
+pub(crate) struct Setup {
+    pub(crate) spec: BrokerSpec,
+    pub(crate) settings: PoolSettings,
+    pub(crate) draft: fn(&mut NatsDraft),
+    /// Where the publisher goes instead of to the broker itself.
+    pub(crate) address: Option<fn(&Broker) -> SocketAddrV4>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { spec: spec(), settings: PoolSettings::default(), draft: |_| (), address: None }
+    }
+}
+
+pub(crate) fn spec() -> BrokerSpec {
+    let users = TENANTS.map(|tenant| BrokerUser::publisher(tenant, &password(tenant), [format!("{tenant}.out"), format!("{tenant}.other")]));
+    BrokerSpec::with_users(users).stream(StreamSpec::new(STREAM, ["shop.out", "bank.out"]))
+}
+
+pub(crate) fn password(tenant: &str) -> String {
+    format!("pw of {tenant} \"quoted\"")
+}
+
+pub(crate) fn tenant(name: &str) -> TenantId {
+    TenantId::parse(name).unwrap()
+}
+
+pub(crate) fn provider() -> ProviderId {
+    ProviderId::parse("orders").unwrap()
+}
+
+pub(crate) fn binding(tenant_name: &str, address: SocketAddrV4, server_name: &str) -> TlsBinding {
+    TlsBinding { tenant: tenant(tenant_name), provider: provider(), server_name: server_name.to_owned(), port: address.port() }
+}
+
+pub(crate) fn draft(broker: &Broker, address: SocketAddrV4) -> NatsDraft {
+    let mapping = |tenant: &str, topic: &str| MappingDraft {
+        tenant: Some(tenant.to_owned()),
+        topic: Some(topic.to_owned()),
+        subject: Some(format!("{tenant}.{topic}")),
+        stream: Some(STREAM.to_owned()),
+    };
+    NatsDraft {
+        format_version: Some(1),
+        endpoint: Some(EndpointDraft {
+            address: Some(address.to_string()),
+            allow_non_public_peer: Some(address.to_string()),
+            server_name: Some(broker.server_name()),
+        }),
+        roots: Some(RootsDraft::only(&broker.ca().root_der())),
+        idempotency_namespace: Some("tests".to_owned()),
+        payload_ceiling_bytes: Some(65_536),
+        operation_timeout_millis: Some(5_000),
+        duplicate_window_millis: Some(120_000),
+        mappings: Some(TENANTS.iter().flat_map(|tenant| [mapping(tenant, "out"), mapping(tenant, "other")]).collect()),
+    }
+}
+
+impl Bench {
+    pub(crate) fn start(setup: Setup) -> Self {
+        let broker = Broker::start(setup.spec);
+        let address = setup.address.map_or(broker.address(), |address| address(&broker));
+        let clock = Arc::new(SystemClock::start());
+        let audit = Arc::new(AuditRing::default());
+        let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::clone(&audit) as _));
+        let pools = ProviderPools::new(setup.settings, Arc::clone(&clock) as Arc<dyn Clock>);
+        let pools = NatsPools { capabilities, pools, clock: Arc::clone(&clock) as _ };
+        let folder = tempfile::tempdir().unwrap();
+        let secrets = store(folder.path());
+        for tenant in TENANTS {
+            let name = SecretName::parse(tenant).unwrap();
+            let binding = binding(tenant, address, &broker.server_name());
+            secrets.put(NewSecret::tls(&name, &binding, password(tenant).as_bytes(), None), clock.unix()).unwrap();
+        }
+        let mut draft = draft(&broker, address);
+        (setup.draft)(&mut draft);
+        let config = draft.check().unwrap();
+        let credentials = credentials(&secrets, &config, clock.as_ref());
+        let publisher = NatsPublisher::install(&pools, provider(), Epoch(1), None, config, credentials).unwrap();
+        let bench = Self { broker, pools, audit, secrets, clock, publisher, activations: AtomicU64::new(0), _folder: folder };
+        bench.grant(&["out", "other"]);
+        bench
+    }
+
+    /// Puts a plan in force that grants these topics to every tenant, through the epoch in force.
+    pub(crate) fn grant(&self, topics: &[&str]) {
+        self.grant_through(&self.publisher, topics);
+    }
+
+    pub(crate) fn grant_through(&self, publisher: &NatsPublisher, topics: &[&str]) {
+        let topics: BTreeSet<_> = topics.iter().map(|topic| LogicalTopic::parse(topic).unwrap()).collect();
+        let binding = |name: &&str| EventBinding {
+            publication: PublicationId(1),
+            tenant: tenant(name),
+            provider: publisher.reference().clone(),
+            topics: topics.clone(),
+        };
+        let bindings: Vec<_> = TENANTS.iter().filter(|_| !topics.is_empty()).map(binding).collect();
+        let capabilities = &self.pools.capabilities;
+        capabilities.install_events(capabilities.compile_events(bindings).unwrap()).unwrap();
+    }
+
+    /// Installs the same configuration as another epoch.
+    pub(crate) fn install(&self, epoch: u64, expected: Option<u64>) -> Result<NatsPublisher, InstallError> {
+        let config = self.publisher.config().clone();
+        let credentials = credentials(&self.secrets, &config, self.clock.as_ref());
+        NatsPublisher::install(&self.pools, provider(), Epoch(epoch), expected.map(Epoch), config, credentials)
+    }
+
+    pub(crate) fn session(&self, tenant_name: &str, millis: u64) -> Session {
+        let number = self.activations.fetch_add(1, Ordering::Relaxed);
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&number.to_le_bytes());
+        Session::open(SessionSpec {
+            activation: ActivationId::from_random(id),
+            tenant: tenant(tenant_name),
+            publication: PublicationId(1),
+            origin: None,
+            outbound_requests: 1_000_000,
+            deadline: Deadline::after(self.clock.mono(), millis),
+            capabilities: Arc::clone(&self.pools.capabilities),
+            clock: Arc::clone(&self.clock) as _,
+        })
+    }
+
+    /// One publication of a tenant to `out`.
+    pub(crate) async fn publish(&self, tenant: &str, key: &str) -> PublicationOutcome {
+        self.publish_draft(tenant, event(key)).await
+    }
+
+    pub(crate) async fn publish_draft(&self, tenant: &str, draft: EventDraft) -> PublicationOutcome {
+        self.session(tenant, 10_000).publish(draft).await.tell()
+    }
+}
+
+pub(crate) fn store(folder: &std::path::Path) -> Arc<LocalSecretStore> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+    Arc::new(LocalSecretStore::open(folder, SealingKey::from_bytes(&[7; 32])).unwrap())
+}
+
+pub(crate) fn credentials(secrets: &Arc<LocalSecretStore>, config: &NatsConfig, clock: &dyn Clock) -> Vec<NatsCredential> {
+    let bind = |tenant: &TenantId| {
+        let binding = binding(tenant.as_str(), config.address(), config.server_name());
+        let name = SecretName::parse(tenant.as_str()).unwrap();
+        let handle = secrets.bind_tls_credential(&name, &binding, clock.unix()).unwrap();
+        NatsCredential::password(tenant.clone(), tenant.as_str(), handle)
+    };
+    config.tenants().iter().map(bind).collect()
+}
+
+pub(crate) fn event(key: &str) -> EventDraft {
+    EventDraft {
+        topic: "out".to_owned(),
+        key: Some("customer-7".to_owned()),
+        payload: br#"{"n":1}"#.to_vec(),
+        media_type: "application/json".to_owned(),
+        attributes: vec![("Trace".to_owned(), "t-1".to_owned())],
+        idempotency_key: key.to_owned(),
+    }
+}
+
+pub(crate) fn receipt(outcome: PublicationOutcome) -> Receipt {
+    match outcome {
+        PublicationOutcome::Receipt(receipt) => receipt,
+        other => panic!("no receipt: {other:?}"),
+    }
+}
