@@ -91,7 +91,22 @@ pub(crate) fn draft(broker: &Broker, address: SocketAddrV4) -> NatsDraft {
 
 impl Bench {
     pub(crate) fn start(setup: Setup) -> Self {
-        let broker = Broker::start(setup.spec);
+        let broker = Broker::start(setup.spec.clone());
+        Self::on(broker, setup)
+    }
+
+    /// With credentials for a server of this name, whatever the broker's is.
+    pub(crate) fn start_named(setup: Setup, server_name: &str) -> Self {
+        let broker = Broker::start(setup.spec.clone());
+        Self::build(broker, setup, server_name)
+    }
+
+    pub(crate) fn on(broker: Broker, setup: Setup) -> Self {
+        let server_name = broker.server_name();
+        Self::build(broker, setup, &server_name)
+    }
+
+    fn build(broker: Broker, setup: Setup, server_name: &str) -> Self {
         let address = setup.address.map_or(broker.address(), |address| address(&broker));
         let clock = Arc::new(SystemClock::start());
         let audit = Arc::new(AuditRing::default());
@@ -102,7 +117,7 @@ impl Bench {
         let secrets = store(folder.path());
         for tenant in TENANTS {
             let name = SecretName::parse(tenant).unwrap();
-            let binding = binding(tenant, address, &broker.server_name());
+            let binding = binding(tenant, address, server_name);
             secrets.put(NewSecret::tls(&name, &binding, password(tenant).as_bytes(), None), clock.unix()).unwrap();
         }
         let mut draft = draft(&broker, address);
@@ -133,9 +148,57 @@ impl Bench {
         capabilities.install_events(capabilities.compile_events(bindings).unwrap()).unwrap();
     }
 
+    /// The draft of the configuration in force.
+    pub(crate) fn draft(&self) -> NatsDraft {
+        draft(&self.broker, self.publisher.config().address())
+    }
+
     /// Installs the same configuration as another epoch.
     pub(crate) fn install(&self, epoch: u64, expected: Option<u64>) -> Result<NatsPublisher, InstallError> {
+        self.install_draft(epoch, expected, self.draft())
+    }
+
+    /// The same, with every tenant authenticated by this token.
+    pub(crate) fn install_with_tokens(&self, epoch: u64, expected: Option<u64>, token: &str) -> Result<NatsPublisher, InstallError> {
         let config = self.publisher.config().clone();
+        let handle = |tenant: &TenantId| {
+            let binding = binding(tenant.as_str(), config.address(), config.server_name());
+            let name = SecretName::parse(&format!("{tenant}-{epoch}")).unwrap();
+            self.secrets.put(NewSecret::tls(&name, &binding, token.as_bytes(), None), self.clock.unix()).unwrap();
+            let handle = self.secrets.bind_tls_credential(&name, &binding, self.clock.unix()).unwrap();
+            NatsCredential::token(tenant.clone(), handle)
+        };
+        let credentials = config.tenants().iter().map(handle).collect();
+        NatsPublisher::install(&self.pools, provider(), Epoch(epoch), expected.map(Epoch), config, credentials)
+    }
+
+    /// Waits for what the provider's own counters show.
+    pub(crate) async fn until(&self, reached: impl Fn(&latent_nats::NatsSnapshot) -> bool) {
+        for _ in 0..10_000 {
+            if reached(&self.publisher.snapshot()) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        panic!("never reached: {:?}", self.publisher.snapshot());
+    }
+
+    /// Publishes until there is a receipt, through whatever backoff is left.
+    pub(crate) async fn until_receipt(&self, tenant: &str, key: &str) -> Receipt {
+        for _ in 0..2_000 {
+            match self.publish(tenant, key).await {
+                PublicationOutcome::Receipt(receipt) => return receipt,
+                PublicationOutcome::KnownFailure(latent_core::KnownFailure::Unavailable { .. }) => {
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("no receipt");
+    }
+
+    pub(crate) fn install_draft(&self, epoch: u64, expected: Option<u64>, draft: NatsDraft) -> Result<NatsPublisher, InstallError> {
+        let config = draft.check().unwrap();
         let credentials = credentials(&self.secrets, &config, self.clock.as_ref());
         NatsPublisher::install(&self.pools, provider(), Epoch(epoch), expected.map(Epoch), config, credentials)
     }
@@ -197,5 +260,12 @@ pub(crate) fn receipt(outcome: PublicationOutcome) -> Receipt {
     match outcome {
         PublicationOutcome::Receipt(receipt) => receipt,
         other => panic!("no receipt: {other:?}"),
+    }
+}
+
+pub(crate) fn failure(outcome: PublicationOutcome) -> latent_core::KnownFailure {
+    match outcome {
+        PublicationOutcome::KnownFailure(failure) => failure,
+        other => panic!("no known failure: {other:?}"),
     }
 }
