@@ -192,3 +192,6 @@ impl std::fmt::Debug for Checkout<'_> {
         f.debug_struct("Checkout").field("outcome", &self.outcome).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

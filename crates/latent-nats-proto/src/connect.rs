@@ -128,3 +128,55 @@ fn member(out: &mut Vec<u8>, name: &str, text: &str) {
     }
     out.push(b'"');
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connect(credential: Credential<'_>) -> String {
+        let out = opening(credential, b"_INBOX.LSF.i.1.").unwrap();
+        String::from_utf8(out.to_vec()).unwrap().split("\r\n").next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn secrets_are_json_texts_whatever_they_hold() {
+        let table = [
+            ("plain", "plain"),
+            ("a\"b\\c", "a\\\"b\\\\c"),
+            ("\",\"user\":\"root", "\\\",\\\"user\\\":\\\"root"),
+            ("\r\nPUB x 0\r\n", "\\u000d\\u000aPUB x 0\\u000d\\u000a"),
+            ("\0\u{1f}\u{7f}", "\\u0000\\u001f\u{7f}"),
+            ("pässwörd €😀", "pässwörd €😀"),
+        ];
+        for (secret, written) in table {
+            assert!(connect(Credential::Token(secret.as_bytes())).ends_with(&format!(",\"auth_token\":\"{written}\"}}")), "{secret:?}");
+            let password = connect(Credential::Password { user: secret, password: secret.as_bytes() });
+            assert!(password.ends_with(&format!(",\"user\":\"{written}\",\"pass\":\"{written}\"}}")), "{secret:?}");
+            assert!(!password.contains("auth_token"));
+        }
+    }
+
+    #[test]
+    fn users_are_bounded() {
+        let check = |user: &str| Credential::Password { user, password: b"x" }.check();
+        assert_eq!(check(&"u".repeat(256)), Ok(()));
+        for bytes in [0, 257] {
+            assert_eq!(check(&"u".repeat(bytes)), Err(CredentialError::UserBytes { bytes, bytes_max: 256 }));
+        }
+    }
+
+    #[test]
+    fn the_worst_case_is_allocated_once_within_its_bound() {
+        use crate::limits::AUTHENTICATION_SCRATCH_BYTES;
+        let (user, secret) = ("\0".repeat(256), [0; 4_096]);
+        let inbox = [b'i'; crate::inbox::INBOX_BYTES_MAX];
+        for credential in [Credential::Password { user: &user, password: &secret }, Credential::Token(&secret)] {
+            let (user, secret) = credential.texts().unwrap();
+            let texts = ESCAPED_BYTES_MAX * (user.map_or(0, str::len) + secret.len());
+            let out = opening(credential, &inbox).unwrap();
+            // Growing would have at least doubled it, and left a copy of the secret behind.
+            assert!(out.capacity() < BEGIN.len() + 256 + texts + inbox.len(), "{}", out.capacity());
+            assert!(out.capacity() <= AUTHENTICATION_SCRATCH_BYTES.max_usize(), "{}", out.capacity());
+        }
+    }
+}

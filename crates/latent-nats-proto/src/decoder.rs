@@ -156,3 +156,6 @@ pub(crate) fn decimal(number: u64) -> ([u8; 20], usize) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

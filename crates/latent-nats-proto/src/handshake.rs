@@ -248,3 +248,6 @@ impl std::fmt::Debug for Handshake<'_> {
         f.debug_struct("Handshake").field("has_info", &self.has_info).field("outcome", &self.outcome).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ pub(crate) fn status(block: &[u8]) -> Result<Option<u16>, NoHeaders> {
         return Ok(None);
     }
     let [b' ', a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', description @ ..] = line else { return Err(NoHeaders) };
-    if description.first().is_some_and(|byte| *byte != b' ') {
+    if description.first().is_some_and(|byte| *byte != b' ') || description.iter().any(u8::is_ascii_control) {
         return Err(NoHeaders);
     }
     Ok(Some([a, b, c].into_iter().fold(0, |code, digit| code * 10 + u16::from(digit - b'0'))))
@@ -42,6 +42,7 @@ mod tests {
             (b"NATS/1.0 +03\r\n\r\n", Err(NoHeaders)),
             (b"NATS/1.0 003\r\n\r\n", Err(NoHeaders)),
             (b"NATS/1.0  503\r\n\r\n", Err(NoHeaders)),
+            (b"NATS/1.0 503 \nA: b\r\n\r\n", Err(NoHeaders)),
             (b"NATS/1.0 503\r\n", Err(NoHeaders)),
             (b"NATS/1.0 503\n\n", Err(NoHeaders)),
             (b"NATS/2.0 503\r\n\r\n", Err(NoHeaders)),

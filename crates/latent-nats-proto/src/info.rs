@@ -97,3 +97,70 @@ fn version(value: &Value<'_>) -> Result<Option<ServerVersion>, JsonError> {
     let mut next = || numbers.next().flatten();
     Ok((|| Some(ServerVersion { major: next()?, minor: next()?, patch: next()? }))())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REAL: &str = r#"{"server_id":"N","server_name":"N","version":"2.14.6","proto":1,"go":"go1.25","host":"0.0.0.0","port":4222,
+        "headers":true,"auth_required":true,"tls_required":true,"max_payload":1048576,"jetstream":true,"client_id":5,"api_lvl":4,"xkey":"X"}"#;
+
+    fn facts(text: &str) -> Result<ServerFacts, InfoError> {
+        read(text.as_bytes())
+    }
+
+    #[test]
+    fn an_info_of_the_pinned_broker_is_read() {
+        let version = Some(ServerVersion { major: 2, minor: 14, patch: 6 });
+        let expected = ServerFacts { max_payload_bytes: 1_048_576, protocol: 1, auth_required: true, jetstream: true, version };
+        assert_eq!(facts(REAL), Ok(expected));
+    }
+
+    #[test]
+    fn fields_that_are_not_known_may_hold_anything_at_any_depth() {
+        let deep = format!("{}{}", "[".repeat(3_000), "]".repeat(3_000));
+        let objects = format!("{}1{}", "{\"a\":".repeat(1_000), "}".repeat(1_000));
+        for more in [&*deep, &objects, "[]", "{}", "null", "-1.5e9", r#"["a",{"b":[true,false,{"c":{}}]}]"#, r#""\u00e9\n""#] {
+            let text = format!(r#"{{"x":{more},"headers":true,"max_payload":9,"x":{more},"ldm":true,"connect_urls":["10.0.0.1:4222"]}}"#);
+            assert_eq!(facts(&text).map(|facts| facts.max_payload_bytes), Ok(9), "{more:.60}");
+        }
+        let many: String = (0..900).map(|n| format!(r#""f{n}":0,"#)).collect();
+        assert!(facts(&format!(r#"{{{many}"headers":true,"max_payload":9}}"#)).is_ok());
+    }
+
+    #[test]
+    fn what_counts_must_be_there_once_and_of_its_type() {
+        use InfoError::{Malformed, NoHeaders, NoMaxPayload};
+        let table = [
+            (r#"{}"#, NoHeaders),
+            (r#"{"headers":false,"max_payload":9}"#, NoHeaders),
+            (r#"{"headers":true}"#, NoMaxPayload),
+            (r#"{"headers":true,"max_payload":0}"#, NoMaxPayload),
+            (r#"{"headers":true,"max_payload":-1}"#, Malformed),
+            (r#"{"headers":true,"max_payload":1.5}"#, Malformed),
+            (r#"{"headers":true,"max_payload":"9"}"#, Malformed),
+            (r#"{"headers":true,"max_payload":18446744073709551616}"#, Malformed),
+            (r#"{"headers":true,"max_payload":9,"max_payload":9}"#, Malformed),
+            (r#"{"headers":true,"max_payload":9,"max\u005fpayload":10}"#, Malformed),
+            (r#"{"headers":1,"max_payload":9}"#, Malformed),
+            (r#"{"headers":true,"max_payload":9,"version":2}"#, Malformed),
+            (r#"{"headers":true,"max_payload":9,"x":[}"#, Malformed),
+            (r#"{"headers":true,"max_payload":9} {}"#, Malformed),
+            ("", Malformed),
+        ];
+        for (text, expected) in table {
+            assert_eq!(facts(text), Err(expected), "{text}");
+        }
+        assert_eq!(read(b"{\"headers\":true,\"max_payload\":9,\"x\":\"\xff\"}"), Err(Malformed));
+    }
+
+    #[test]
+    fn a_version_is_three_numbers_or_nothing() {
+        let version = |text: &str| facts(&format!(r#"{{"headers":true,"max_payload":9,"version":"{text}"}}"#)).unwrap().version;
+        let read = |text: &str| version(text).map(|version| (version.major, version.minor, version.patch));
+        assert_eq!((read("2.14.6"), read("2.15.0-dev"), read("3.0.1+x")), (Some((2, 14, 6)), Some((2, 15, 0)), Some((3, 0, 1))));
+        for text in ["", "2", "2.14", "v2.14.6", "2..6", "2.14.99999999999", r"\u0032"] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

@@ -11,6 +11,8 @@ mod broker_error;
 mod checkout;
 mod connect;
 mod decoder;
+#[cfg(test)]
+mod every_byte;
 mod exchange;
 mod frame;
 mod handshake;
@@ -24,6 +26,8 @@ mod outcome;
 mod publication;
 mod publish;
 mod receipt;
+#[cfg(any(test, feature = "fuzzing"))]
+mod testing;
 
 pub use checkout::{Checkout, CheckoutError};
 pub use connect::{Credential, CredentialError};

@@ -345,3 +345,6 @@ fn rejected(code: Option<u64>, err_code: Option<u64>) -> Answer {
         UncertainCause::InternalError
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,3 +119,6 @@ fn is_subject(subject: &str) -> bool {
         |token: &str| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     subject.len() <= SUBJECT_BYTES.max_usize() && !subject.starts_with('_') && subject.split('.').all(is_plain)
 }
+
+#[cfg(test)]
+mod tests;

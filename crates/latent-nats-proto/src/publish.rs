@@ -280,3 +280,6 @@ impl fmt::Debug for Publish<'_> {
         f.debug_struct("Publish").field("stage", &self.stage()).field("end", &self.end).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,3 +77,6 @@ fn evidence(fields: &Fields) -> Evidence {
         _ => Evidence::MalformedReceipt,
     }
 }
+
+#[cfg(test)]
+mod tests;
