@@ -42,7 +42,8 @@ impl SealingKey {
         Self::from_credential_in(env::var_os(CREDENTIALS_DIRECTORY).as_deref(), name)
     }
 
-    fn from_credential_in(directory: Option<&OsStr>, name: &str) -> Result<Self, SecretError> {
+    /// As [`SealingKey::from_systemd_credential`], with the variable as an argument.
+    pub(crate) fn from_credential_in(directory: Option<&OsStr>, name: &str) -> Result<Self, SecretError> {
         let problem = |problem| SecretError::Key { origin: format!("credential {name:?}"), problem };
         let directory = directory.ok_or_else(|| problem(KeyProblem::NoCredentials("is not set")))?;
         let directory = PathBuf::from(directory);

@@ -22,6 +22,8 @@ mod replace;
 mod seal;
 mod store;
 mod store_file;
+#[cfg(test)]
+mod tests;
 
 pub use binding::{BindMismatch, NewSecret, SecretProtocol, SecretPurpose, TlsBinding};
 pub use error::{AccessProblem, KeyProblem, SecretError};

@@ -1,6 +1,9 @@
 //! The store: changes under the lock, reads without.
 
 use std::fmt;
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,12 +48,23 @@ impl LocalSecretStore {
     /// [`SecretError::Directory`] saying what is wrong with the directory and what to run, [`SecretError::WrongKey`], and what else
     /// keeps the file `store` from being read.
     pub fn open(directory: &Path, key: SealingKey) -> Result<Self, SecretError> {
-        let store = Self {
-            directory: directory.to_owned(),
-            key,
-            steps: Box::new(Disk),
-            lock_wait: Duration::from_millis(limits::SECRET_LOCK_MILLIS.default),
-        };
+        Self::open_with(directory, key, Box::new(Disk), Duration::from_millis(limits::SECRET_LOCK_MILLIS.default))
+    }
+
+    /// Makes a directory for a store, unless something is there. The one above it must be there.
+    ///
+    /// # Errors
+    /// [`SecretError::Io`].
+    pub fn prepare(directory: &Path) -> Result<(), SecretError> {
+        match DirBuilder::new().mode(0o700).create(directory) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(failed("making", directory, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`LocalSecretStore::open`], over other calls and with another patience.
+    pub(crate) fn open_with(directory: &Path, key: SealingKey, steps: Box<dyn Steps>, lock_wait: Duration) -> Result<Self, SecretError> {
+        let store = Self { directory: directory.to_owned(), key, steps, lock_wait };
         store.directory()?;
         Ok(store)
     }

@@ -1,0 +1,100 @@
+//! A handle comes only after purpose, tenant, provider, protocol, server name and port were all as expected.
+
+use super::*;
+use crate::{BindError, BindMismatch, SecretProtocol, SecretPurpose};
+
+fn stored_with(change: impl FnOnce(&mut NewSecret<'_>)) -> Place {
+    let (place, name, binding) = (Place::empty(), name(), binding());
+    let mut new = NewSecret::tls(&name, &binding, VALUE, None);
+    change(&mut new);
+    place.store().put(new, NOW).unwrap();
+    place
+}
+
+fn bound_as(place: &Place, change: impl FnOnce(&mut TlsBinding)) -> Result<(), BindError> {
+    let mut expected = binding();
+    change(&mut expected);
+    place.store().bind_tls_credential(&name(), &expected, NOW).map(drop)
+}
+
+fn mismatch(mismatch: BindMismatch) -> Result<(), BindError> {
+    Err(BindError::Mismatch { name: name(), mismatch })
+}
+
+#[test]
+fn what_is_as_expected_is_bound_and_resolved() {
+    let place = Place::with_secret();
+    assert_eq!(bound_as(&place, |_| {}), Ok(()));
+    assert_eq!(bound_as(&place, |expected| expected.server_name = "NATS.example.NET".into()), Ok(()));
+    assert_eq!(place.value(), VALUE);
+}
+
+#[test]
+fn another_purpose_is_refused() {
+    for stored in [SecretPurpose::HttpCredential, SecretPurpose::GuestReadable] {
+        let place = stored_with(|new| new.purpose = stored);
+        assert_eq!(bound_as(&place, |_| {}), mismatch(BindMismatch::Purpose { stored }));
+    }
+}
+
+#[test]
+fn another_tenant_is_refused() {
+    let expected = TenantId::parse("acme2").unwrap();
+    let refused = bound_as(&Place::with_secret(), |binding| binding.tenant = expected.clone());
+    assert_eq!(refused, mismatch(BindMismatch::Tenant { stored: binding().tenant, expected }));
+}
+
+#[test]
+fn another_provider_is_refused() {
+    let expected = ProviderId::parse("broker.eu").unwrap();
+    let refused = bound_as(&Place::with_secret(), |binding| binding.provider = expected.clone());
+    assert_eq!(refused, mismatch(BindMismatch::Provider { stored: binding().provider, expected }));
+}
+
+#[test]
+fn another_protocol_is_refused() {
+    let stored = SecretProtocol::Http;
+    let place = stored_with(|new| new.protocol = stored);
+    assert_eq!(bound_as(&place, |_| {}), mismatch(BindMismatch::Protocol { stored }));
+}
+
+#[test]
+fn another_server_name_is_refused() {
+    for expected in ["nats.example.net.", "example.net", "nats.example.org", "", "*.example.net"] {
+        let refused = bound_as(&Place::with_secret(), |binding| binding.server_name = expected.into());
+        let expected = expected.to_owned();
+        assert_eq!(refused, mismatch(BindMismatch::ServerName { stored: binding().server_name, expected }));
+    }
+}
+
+#[test]
+fn another_port_is_refused() {
+    for expected in [0, 4221, 4223, u16::MAX] {
+        let refused = bound_as(&Place::with_secret(), |binding| binding.port = expected);
+        assert_eq!(refused, mismatch(BindMismatch::Port { stored: 4222, expected }));
+    }
+}
+
+#[test]
+fn what_is_not_there_is_expired_or_revoked_is_not_bound() {
+    let place = Place::empty();
+    assert_eq!(bound_as(&place, |_| {}), Err(BindError::Missing { name: name() }));
+    place.store().put(NewSecret::tls(&name(), &binding(), VALUE, Some(LATER)), NOW).unwrap();
+    let expired = place.store().bind_tls_credential(&name(), &binding(), LATER).map(drop);
+    assert_eq!(expired, Err(BindError::Expired { name: name() }));
+    place.store().revoke(&name(), NOW).unwrap();
+    assert_eq!(bound_as(&place, |_| {}), Err(BindError::Revoked { name: name() }));
+}
+
+#[test]
+fn an_open_handle_does_not_follow_its_name_to_another_owner() {
+    let place = Place::with_secret();
+    let handle = place.store().bind_tls_credential(&name(), &binding(), NOW).unwrap();
+    let stamp = handle.resolve(NOW).unwrap().stamp().clone();
+    place.store().revoke(&name(), NOW).unwrap();
+    let other = TlsBinding { tenant: TenantId::parse("other").unwrap(), ..binding() };
+    place.store().put(NewSecret::tls(&name(), &other, b"theirs", None), NOW).unwrap();
+    let refused = handle.resolve(NOW).map(drop);
+    assert_eq!(refused, mismatch(BindMismatch::Tenant { stored: other.tenant, expected: binding().tenant }));
+    assert_eq!(handle.check(&stamp, NOW), Err(crate::NotCurrent::Rotated));
+}
