@@ -130,7 +130,7 @@ impl Broker {
     pub fn restart(&self) {
         self.stop();
         let mut state = self.state();
-        write_configuration(&self.folder, &state.spec, Some(Ports { client: self.address.port(), monitor: None }), &self.admin);
+        write_configuration(&self.folder, &state.spec, Some(self.address.port()), &self.admin);
         let Started { running, address } = process::start(self.folder.path());
         assert_eq!(address, self.address, "a restarted broker keeps its address");
         state.running = Some(running);
@@ -172,8 +172,7 @@ impl Broker {
         let before = monitor::config_load_time(monitor);
         let mut state = self.state();
         change(&mut state.spec);
-        let ports = Ports { client: self.address.port(), monitor: Some(monitor.port()) };
-        write_configuration(&self.folder, &state.spec, Some(ports), &self.admin);
+        write_configuration(&self.folder, &state.spec, Some(self.address.port()), &self.admin);
         drop(state);
         self.signal(Signal::HUP);
         let taken = crate::wait::looked_until(crate::wait::HANG_LIMIT, || monitor::config_load_time(monitor) != before);
@@ -215,15 +214,8 @@ impl Broker {
     }
 }
 
-/// Ports that are known from an earlier start.
-struct Ports {
-    client: u16,
-    monitor: Option<u16>,
-}
-
 #[allow(clippy::expect_used, reason = "this runs inside a test: a panic is how it fails")]
-fn write_configuration(folder: &TempDir, spec: &BrokerSpec, ports: Option<Ports>, admin: &BrokerUser) {
-    let (port, monitor_port) = ports.map_or((None, None), |ports| (Some(ports.client), ports.monitor));
-    let text = configuration(spec, &Place { folder: folder.path(), port, monitor_port, admin });
+fn write_configuration(folder: &TempDir, spec: &BrokerSpec, port: Option<u16>, admin: &BrokerUser) {
+    let text = configuration(spec, &Place { folder: folder.path(), port, admin });
     std::fs::write(folder.path().join(CONFIG_FILE), text).expect("a file of the broker");
 }

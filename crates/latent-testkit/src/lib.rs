@@ -22,6 +22,8 @@ mod clock;
 #[cfg(feature = "broker")]
 pub mod fake_peer;
 #[cfg(feature = "broker")]
+mod observed;
+#[cfg(feature = "broker")]
 mod own_thread;
 #[cfg(feature = "broker")]
 pub mod proxy;

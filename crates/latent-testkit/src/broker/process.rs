@@ -29,7 +29,7 @@ const DEFAULT_SERVER: &str = "target/nats-server/nats-server";
 /// Enters the control groups that stand first, then becomes the server: the process id stays the same.
 const ENTER: &str = "while [ \"$1\" != -- ]; do echo $$ > \"$1/cgroup.procs\" || exit 97; shift; done; shift; exec \"$@\"";
 /// Waits for the end of its standard input, then ends the server and removes its folder.
-const WATCH: &str = "trap '' INT TERM HUP; read -r _; kill -KILL \"$1\" 2>/dev/null; rm -rf -- \"$2\"";
+const WATCH: &str = "trap '' INT TERM HUP; read -r _; kill -KILL \"$1\" $(cat \"$2\"/*.pid) 2>/dev/null; rm -rf -- \"$2\"";
 const LOG_TAIL_BYTES: usize = 8 << 10;
 
 /// A running server with its watcher.
@@ -91,11 +91,11 @@ pub(super) fn start(folder: &Path) -> Started {
     let child = ChildGuard::spawn(&mut command).unwrap_or_else(|error| panic!("cannot start {}: {error}", program.display()));
     let pid = child.pid();
     let mut server = Server { child, pid };
+    let (watcher, alive) = watch(pid, folder);
     let Some((address, monitor, pid)) = listening(&mut server.child, folder) else {
         panic!("the broker does not start ({:?})\n{}", server.child.try_wait(), log_of(folder));
     };
     server.pid = pid;
-    let (watcher, alive) = watch(pid, folder);
     Started { running: Running { _watcher: watcher, _alive: alive, server, monitor }, address }
 }
 

@@ -177,8 +177,6 @@ pub(super) struct Place<'a> {
     pub(super) folder: &'a Path,
     /// `None`: any free one.
     pub(super) port: Option<u16>,
-    /// `None`: any free one.
-    pub(super) monitor_port: Option<u16>,
     pub(super) admin: &'a BrokerUser,
 }
 
@@ -191,10 +189,9 @@ pub(super) const KEY_FILE: &str = "key.pem";
 /// The configuration file.
 pub(super) fn configuration(spec: &BrokerSpec, place: &Place<'_>) -> String {
     let folder = place.folder.display();
-    let or_free = |port: Option<u16>| port.map_or_else(|| "-1".to_owned(), |port| port.to_string());
-    let (port, monitor_port) = (or_free(place.port), or_free(place.monitor_port));
+    let port = place.port.map_or_else(|| "-1".to_owned(), |port| port.to_string());
     let mut text = format!(
-        "host: \"127.0.0.1\"\nport: {port}\nhttp: \"127.0.0.1:{monitor_port}\"\nports_file_dir: \"{folder}\"\npid_file: \"{folder}/{PID_FILE}\"\n\
+        "host: \"127.0.0.1\"\nport: {port}\nhttp: \"127.0.0.1:-1\"\nports_file_dir: \"{folder}\"\npid_file: \"{folder}/{PID_FILE}\"\n\
          log_file: \"{folder}/{LOG_FILE}\"\nlogfile_size_limit: {LOG_BYTES_MAX}\nlogfile_max_num: 2\n\
          tls {{ cert_file: \"{folder}/{CERTIFICATE_FILE}\", key_file: \"{folder}/{KEY_FILE}\", handshake_first: {} }}\n\
          jetstream {{ store_dir: \"{folder}/jetstream\", max_memory_store: {MEMORY_STORE_BYTES_MAX}, max_file_store: 1 }}\n",

@@ -1,1 +1,5 @@
 //! The fixture against the real broker.
+
+mod facts;
+mod fixture;
+mod wire;
