@@ -3,9 +3,12 @@
 use std::future::poll_fn;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::wait::HANG_LIMIT;
+
+/// How often a fixture wakes everybody without a change, so that a wait in vain ends.
+pub(crate) const LOOK_AGAIN_EVERY: Duration = Duration::from_secs(1);
 
 /// Wakes those who wait for a change. A waiter that waits too long fails its test instead of hanging it.
 #[derive(Debug, Default)]
@@ -28,7 +31,7 @@ impl Observed {
         }
     }
 
-    /// Waits until `look` says yes. The owner calls [`Observed::changed`] now and then, so that the limit is noticed.
+    /// Waits until `look` says yes. The fixture calls [`Observed::changed`] every [`LOOK_AGAIN_EVERY`].
     pub(crate) async fn until(&self, awaited: &str, look: impl Fn() -> bool) {
         let start = Instant::now();
         poll_fn(|context| {

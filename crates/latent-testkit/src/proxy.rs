@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use crate::broker::{Broker, Issued, TestCa};
-use crate::observed::Observed;
+use crate::observed::{LOOK_AGAIN_EVERY, Observed};
 use crate::own_thread::OwnThread;
 use connection::Sides;
 use lane::{Lane, Rule};
@@ -70,6 +70,7 @@ pub struct FaultWatch {
 impl FaultWatch {
     /// True when the fault has happened.
     pub fn is_reached(&self) -> bool {
+        let _seen_with_its_effect = self.shared.state();
         self.spent.load(Ordering::SeqCst)
     }
 
@@ -238,7 +239,11 @@ impl FaultProxy {
     /// When that takes more than two minutes.
     pub async fn reached(&self) {
         let spent: Vec<Arc<AtomicBool>> = self.shared.state().rules.iter().map(|(_, _, rule)| Arc::clone(&rule.spent)).collect();
-        self.shared.changes.until("all faults happen", || spent.iter().all(|spent| spent.load(Ordering::SeqCst))).await;
+        let all = || {
+            let _seen_with_its_effect = self.shared.state();
+            spent.iter().all(|spent| spent.load(Ordering::SeqCst))
+        };
+        self.shared.changes.until("all faults happen", all).await;
     }
 
     /// Bytes that have left in this direction, on all connections.
@@ -318,10 +323,16 @@ impl FaultProxy {
 #[allow(clippy::expect_used, reason = "this runs inside a test: a panic is how it fails")]
 async fn serve(listener: std::net::TcpListener, upstream: SocketAddrV4, sides: Sides, shared: Arc<Shared>) {
     let listener = TcpListener::from_std(listener).expect("a listener of the runtime");
+    let mut tick = tokio::time::interval(LOOK_AGAIN_EVERY);
     loop {
-        let Ok((client, _)) = listener.accept().await else { continue };
-        if let Some(index) = shared.accept() {
-            tokio::spawn(connection::run(index, client, upstream, sides.clone(), Arc::clone(&shared)));
+        tokio::select! {
+            _ = tick.tick() => shared.changes.changed(),
+            accepted = listener.accept() => {
+                let Ok((client, _)) = accepted else { continue };
+                if let Some(index) = shared.accept() {
+                    tokio::spawn(connection::run(index, client, upstream, sides.clone(), Arc::clone(&shared)));
+                }
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits for one direction while the other could move, and a side that ended is noticed while its bytes are held.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddrV4;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tokio::time::Sleep;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::lane::Next;
-use super::{Direction, Fault, Shared};
+use super::{Direction, Fault, Shared, State};
 use crate::broker::{Issued, TestCa};
 use crate::tls;
 
@@ -150,11 +150,9 @@ impl Pump {
                     open.mark(side, false);
                 }
             }
-            if self.is_over() {
-                return Poll::Ready(());
-            }
             if !moved {
-                return Poll::Pending;
+                // Only now: a fault after the very last byte still happens.
+                return if self.is_over() { Poll::Ready(()) } else { Poll::Pending };
             }
             self.shared.changes.changed();
             self.shared.changes.register(context.waker());
@@ -194,40 +192,39 @@ impl Pump {
             self.flush(context, number, to);
         }
         let ended = self.sides[1 - to].ended;
-        let next = self.shared.state().connections[self.index].lanes[number].next(self.flushed[number], ended);
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state();
+        let next = state.connections[self.index].lanes[number].next(self.flushed[number], ended);
         match next {
             Next::Wait => false,
-            Next::Send(count) => self.send(context, number, to, count),
+            Next::Send(count) => self.send(context, &mut state, number, to, count),
             Next::Happen(fault) => {
+                // Under the lock, so that whoever sees that it was reached sees what it did.
                 self.happen(number, fault);
                 true
             }
         }
     }
 
-    fn send(&mut self, context: &mut Context<'_>, number: usize, to: usize, count: usize) -> bool {
-        let mut state = self.shared.state();
+    fn send(&mut self, context: &mut Context<'_>, state: &mut State, number: usize, to: usize, count: usize) -> bool {
         let lane = &mut state.connections[self.index].lanes[number];
-        let Some(stream) = &mut self.sides[to].stream else {
-            // Nobody is there to hear it.
-            lane.discard(count);
-            return true;
+        let written = match &mut self.sides[to].stream {
+            Some(stream) => Pin::new(stream).poll_write(context, lane.front(count)),
+            None => Poll::Ready(Ok(0)),
         };
-        match Pin::new(stream).poll_write(context, lane.front(count)) {
-            Poll::Pending => false,
+        match written {
+            Poll::Pending => return false,
             Poll::Ready(Ok(written)) if written > 0 => {
                 lane.advance(written);
-                drop(state);
-                self.flushed[number] = false;
                 self.flush(context, number, to);
-                true
             }
             Poll::Ready(_) => {
+                // Nobody is there to take it.
                 lane.discard(count);
-                self.sides[to].ended = true;
-                true
+                self.sides[to].ended = self.sides[to].stream.is_some();
             }
         }
+        true
     }
 
     fn flush(&mut self, context: &mut Context<'_>, number: usize, to: usize) {

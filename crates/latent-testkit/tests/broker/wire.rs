@@ -1,5 +1,6 @@
 //! A client by hand: it sends the bytes it is given and reads lines, so that nothing stands between the test and the wire.
 
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,19 +28,30 @@ pub(crate) fn trusting(ca: &TestCa) -> TlsConnector {
 }
 
 impl Wire {
+    /// Connects to whoever is there.
+    pub(crate) async fn connect(address: SocketAddrV4, ca: &TestCa, server_name: &str) -> std::io::Result<Self> {
+        let tcp = TcpStream::connect(address).await?;
+        tcp.set_nodelay(true)?;
+        let name = ServerName::try_from(server_name.to_owned()).unwrap();
+        Ok(Self { stream: trusting(ca).connect(name, tcp).await?, read: Vec::new() })
+    }
+
     /// Connects and reads INFO, without the word in front.
     pub(crate) async fn open(broker: &Broker) -> (Self, String) {
-        let tcp = TcpStream::connect(broker.address()).await.unwrap();
-        let name = ServerName::try_from(broker.server_name()).unwrap();
-        let stream = trusting(broker.ca()).connect(name, tcp).await.unwrap();
-        let mut wire = Self { stream, read: Vec::new() };
+        let mut wire = Self::connect(broker.address(), broker.ca(), &broker.server_name()).await.unwrap();
         let info = wire.line().await;
         (wire, info.strip_prefix("INFO ").unwrap().trim_end().to_owned())
     }
 
     /// Connects as `user` and subscribes to its inboxes, as sid 1.
     pub(crate) async fn publisher(broker: &Broker, user: &str, password: &str) -> Self {
-        let (mut wire, _info) = Self::open(broker).await;
+        Self::publisher_through(broker.address(), broker, user, password).await
+    }
+
+    /// As [`Wire::publisher`], through a proxy.
+    pub(crate) async fn publisher_through(address: SocketAddrV4, broker: &Broker, user: &str, password: &str) -> Self {
+        let mut wire = Self::connect(address, broker.ca(), &broker.server_name()).await.unwrap();
+        wire.line().await;
         let connect = format!(
             "CONNECT {{\"verbose\":false,\"pedantic\":false,\"tls_required\":true,\"user\":\"{user}\",\"pass\":\"{password}\",\"protocol\":1,\
              \"headers\":true,\"no_responders\":true}}\r\nSUB _INBOX.LSF.i.c.* 1\r\nPING\r\n"
@@ -55,6 +67,12 @@ impl Wire {
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
         self.stream.flush().await.unwrap();
+    }
+
+    /// Sends to a peer that may end the connection meanwhile.
+    pub(crate) async fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.stream.write_all(bytes.as_ref()).await;
+        let _ = self.stream.flush().await;
     }
 
     /// The next line with its end.
@@ -73,6 +91,12 @@ impl Wire {
             assert!(self.more().await, "the connection ended");
         }
         String::from_utf8(self.read.drain(..count).collect()).unwrap()
+    }
+
+    /// Everything until the peer ends the connection.
+    pub(crate) async fn rest(&mut self) -> Vec<u8> {
+        while self.more().await {}
+        std::mem::take(&mut self.read)
     }
 
     /// True when the peer ends the connection without another byte.
