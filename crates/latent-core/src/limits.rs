@@ -64,8 +64,14 @@ pub const SUBJECT_BYTES: Limit =
 pub const STREAM_NAME_BYTES: Limit =
     Limit { name: "stream_name_bytes", unit: "bytes", default: 128, min: 1, max: 128, bounds: "name of a stream of the broker" };
 /// Server name of a TLS peer.
-pub const SERVER_NAME_BYTES: Limit =
-    Limit { name: "server_name_bytes", unit: "bytes", default: 253, min: 1, max: 253, bounds: "name that a TLS certificate is verified for" };
+pub const SERVER_NAME_BYTES: Limit = Limit {
+    name: "server_name_bytes",
+    unit: "bytes",
+    default: 253,
+    min: 1,
+    max: 253,
+    bounds: "name that a TLS certificate is verified for",
+};
 /// Topic as a function names it; on raw subjects it may be longer than a topic of the bridge (P-015).
 pub const LOGICAL_TOPIC_BYTES: Limit =
     Limit { name: "logical_topic_bytes", unit: "bytes", default: 128, min: 1, max: 128, bounds: "topic as a function names it" };

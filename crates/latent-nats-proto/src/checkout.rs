@@ -78,9 +78,9 @@ pub struct Checkout<'l> {
 }
 
 impl<'l> Checkout<'l> {
-    /// Deals with the frames that are here already, then asks.
+    /// Deals with the frames that are here already, then asks. A frame that is half-read is read to its end meanwhile.
     pub fn begin(link: &'l mut Link) -> Self {
-        let is_reusable = link.is_reusable();
+        let is_reusable = link.is_established();
         link.begin_exchange();
         let mut checkout = Self { link, written: 0, outcome: None };
         if is_reusable {

@@ -75,6 +75,13 @@ impl Link {
         self.server
     }
 
+    /// Whether the handshake is done and no exchange failed or was dropped before its end. A [`Checkout`](crate::Checkout) may begin; a
+    /// publication only when nothing is half-read, which is [`Link::is_reusable`]. A broker may send an INFO at any time, so a half-read
+    /// one is nothing unusual.
+    pub fn is_established(&self) -> bool {
+        self.standing == Standing::Established
+    }
+
     /// Whether another exchange may begin: the handshake is done, no exchange failed or was dropped before its end, and nothing is
     /// half-read.
     pub fn is_reusable(&self) -> bool {

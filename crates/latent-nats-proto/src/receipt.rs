@@ -64,8 +64,12 @@ fn refusal(value: &Value<'_>) -> Result<Refusal, JsonError> {
     Ok(refusal)
 }
 
+/// The refusal that says by its nature that it comes from another stream than the expected one, and names that (P-034).
+const STREAM_MISMATCH: (Option<u64>, Option<u64>) = (Some(400), Some(10_060));
+
 fn evidence(fields: &Fields) -> Evidence {
-    if fields.stream_is_expected == Some(false) {
+    let names_another_by_nature = fields.refusal.is_some_and(|refusal| (refusal.code, refusal.err_code) == STREAM_MISMATCH);
+    if fields.stream_is_expected == Some(false) && !names_another_by_nature {
         return Evidence::WrongStream;
     }
     if let Some(Refusal { code, err_code }) = fields.refusal {

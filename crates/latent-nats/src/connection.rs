@@ -51,15 +51,25 @@ impl Connection {
         (&mut self.link, Wire { stream: &mut self.stream, read: &mut self.read })
     }
 
-    pub(crate) fn is_reusable(&self) -> bool {
-        self.link.is_reusable()
+    /// Whether it may be parked.
+    pub(crate) fn is_in_step(&self) -> bool {
+        self.link.is_established()
+    }
+
+    /// Whether something is half-read, so that it must be checked before a publication.
+    pub(crate) fn is_half_read(&self) -> bool {
+        !self.link.is_reusable()
     }
 
     pub(crate) fn set_used(&mut self, now: MonoTime) {
         self.used_at = now;
     }
 
-    pub(crate) async fn handshake(&mut self, credential: latent_nats_proto::Credential<'_>, timer: &mut Timer) -> Result<(), HandshakeError> {
+    pub(crate) async fn handshake(
+        &mut self,
+        credential: latent_nats_proto::Credential<'_>,
+        timer: &mut Timer,
+    ) -> Result<(), HandshakeError> {
         let (link, mut wire) = self.parts();
         let mut handshake = Handshake::begin(link, credential);
         wire.drive(&mut handshake, timer).await;
@@ -75,6 +85,11 @@ impl Connection {
             Waiting::Nothing if is_recent && self.link.is_reusable() => return Ok(()),
             Waiting::Nothing | Waiting::Bytes => {}
         }
+        self.probe(timer).await
+    }
+
+    /// Reads what is there and asks with a PING.
+    pub(crate) async fn probe(&mut self, timer: &mut Timer) -> Result<(), CheckoutError> {
         let (link, mut wire) = self.parts();
         let mut checkout = Checkout::begin(link);
         wire.drive(&mut checkout, timer).await;

@@ -40,7 +40,8 @@ impl NatsCredential {
     }
 
     pub(crate) fn has_usable_username(&self) -> bool {
-        let usable = |name: &str| (1..=limits::USERNAME_BYTES.max_usize()).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
+        let usable =
+            |name: &str| (1..=limits::USERNAME_BYTES.max_usize()).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
         self.username().is_none_or(usable)
     }
 }

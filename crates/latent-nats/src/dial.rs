@@ -120,9 +120,10 @@ fn problem_of(error: &std::io::Error) -> TlsProblem {
     match tls {
         rustls::Error::InvalidCertificate(certificate) => match certificate {
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => TlsProblem::Name,
-            Certificate::Expired | Certificate::ExpiredContext { .. } | Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
-                TlsProblem::Expired
-            }
+            Certificate::Expired
+            | Certificate::ExpiredContext { .. }
+            | Certificate::NotValidYet
+            | Certificate::NotValidYetContext { .. } => TlsProblem::Expired,
             Certificate::UnknownIssuer => TlsProblem::Issuer,
             _ => TlsProblem::Certificate,
         },

@@ -139,7 +139,17 @@ mod tests {
 
     #[test]
     fn only_an_ipv4_address_with_a_port_is_a_socket() {
-        for bad in ["", "localhost:4222", "[::1]:4222", "8.8.8.8", "8.8.8.8:0", "8.8.8.8:65536", "nats://8.8.8.8:4222", "8.8.8.8:4222 ", "010.8.8.8:1"] {
+        for bad in [
+            "",
+            "localhost:4222",
+            "[::1]:4222",
+            "8.8.8.8",
+            "8.8.8.8:0",
+            "8.8.8.8:65536",
+            "nats://8.8.8.8:4222",
+            "8.8.8.8:4222 ",
+            "010.8.8.8:1",
+        ] {
             assert!(matches!(check(bad, None), Err(ConfigError::Address { .. })), "{bad:?}");
         }
         assert!(matches!(check("10.0.0.1:4222", Some("10.0.0.1:4223")), Err(ConfigError::OtherOptIn { .. })), "the port counts");

@@ -30,7 +30,9 @@ pub enum ConfigError {
         found: u64,
     },
     /// The socket is not one explicit IPv4 address with a port.
-    #[error("endpoint.address {text:?} is not an IPv4 address with a port, such as 192.0.2.10:4222; names and IPv6 are outside of this profile")]
+    #[error(
+        "endpoint.address {text:?} is not an IPv4 address with a port, such as 192.0.2.10:4222; names and IPv6 are outside of this profile"
+    )]
     Address {
         /// What was written, cut to 80 characters.
         text: String,
@@ -69,7 +71,9 @@ pub enum ConfigError {
     #[error("no trust root is chosen; set roots.public to true, or give the broker's root in roots.der")]
     NoRoots,
     /// A root that cannot be one.
-    #[error("roots.der[{index}] is not a certificate in DER form (as base64 in the JSON form); convert it with `openssl x509 -outform der`")]
+    #[error(
+        "roots.der[{index}] is not a certificate in DER form (as base64 in the JSON form); convert it with `openssl x509 -outform der`"
+    )]
     Root {
         /// Its place.
         index: usize,
@@ -115,7 +119,9 @@ pub enum ConfigError {
         owner: TenantId,
     },
     /// A subject that is expected in two streams.
-    #[error("mappings[{index}] expects subject {subject} in stream {stream}, and another mapping in {other}; a subject is stored in one stream")]
+    #[error(
+        "mappings[{index}] expects subject {subject} in stream {stream}, and another mapping in {other}; a subject is stored in one stream"
+    )]
     TwoStreams {
         /// The second one.
         index: usize,

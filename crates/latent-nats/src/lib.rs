@@ -18,8 +18,8 @@ mod error;
 pub mod limits;
 mod mapping;
 mod outcome;
-mod publisher;
 mod publish;
+mod publisher;
 mod tls;
 
 pub use config::{EndpointDraft, MappingDraft, NatsConfig, NatsDraft, RootsDraft};

@@ -3,10 +3,17 @@
 use latent_core::Limit;
 
 /// Mappings of one configuration (P-013).
-pub const MAPPINGS: Limit = Limit { name: "nats_mappings", unit: "count", default: 16, min: 1, max: 16, bounds: "topics that one NATS provider maps" };
+pub const MAPPINGS: Limit =
+    Limit { name: "nats_mappings", unit: "count", default: 16, min: 1, max: 16, bounds: "topics that one NATS provider maps" };
 /// Tenants with a credential (P-014).
-pub const CREDENTIALS: Limit =
-    Limit { name: "nats_credentials", unit: "count", default: 16, min: 1, max: 16, bounds: "tenants with a credential in one NATS provider" };
+pub const CREDENTIALS: Limit = Limit {
+    name: "nats_credentials",
+    unit: "count",
+    default: 16,
+    min: 1,
+    max: 16,
+    bounds: "tenants with a credential in one NATS provider",
+};
 /// Payload ceiling that an operator chooses (P-018).
 pub const PAYLOAD_CEILING_BYTES: Limit = Limit {
     name: "nats_payload_ceiling_bytes",

@@ -125,6 +125,7 @@ async fn connect(provider: &Provider, place: usize, lease: &mut Lease<Connection
         Ok(connection) => {
             provider.counters.connected.add_one();
             lease.fill(connection);
+            read_on(provider, lease, timer).await?;
             current(provider, place, lease)
         }
         Err(error) => {
@@ -136,6 +137,20 @@ async fn connect(provider: &Provider, place: usize, lease: &mut Lease<Connection
             Err(error.failure())
         }
     }
+}
+
+/// A broker says more of itself right after the handshake, and the beginning of that may be here already.
+async fn read_on(provider: &Provider, lease: &mut Lease<Connection>, timer: &mut Timer) -> Result<(), KnownFailure> {
+    let Some(connection) = lease.connection() else { return Err(lost()) };
+    if !connection.is_half_read() {
+        return Ok(());
+    }
+    let probed = connection.probe(timer).await;
+    probed.map_err(|error| {
+        lease.discard();
+        provider.counters.parked_lost.add_one();
+        failure_before_write(error.evidence())
+    })
 }
 
 /// The last look at the credential, with nothing more to wait for.
@@ -152,7 +167,7 @@ fn current(provider: &Provider, place: usize, lease: &mut Lease<Connection>) -> 
 /// Parks a connection that is in step.
 fn end(mut lease: Lease<Connection>, provider: &Provider) {
     match lease.connection() {
-        Some(connection) if connection.is_reusable() => {
+        Some(connection) if connection.is_in_step() => {
             connection.set_used(provider.clock.mono());
             lease.park();
         }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use latent_capabilities::{ActivationCapabilityRuntime, EVENT_PUBLISHER, EventPublisher, ProviderPools, ProviderRef, PublishFuture, PublishRequest, Registration};
+use latent_capabilities::{
+    ActivationCapabilityRuntime, EVENT_PUBLISHER, EventPublisher, ProviderPools, ProviderRef, PublishFuture, PublishRequest, Registration,
+};
 use latent_core::{Clock, ContractName, Epoch, ProviderId};
 use latent_nats_proto::InstanceInbox;
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use latent_bridge::{BusError, EventBus, PublishResult};
 use latent_capabilities::{EventPublication, EventPublisher, PublishFuture, PublishRequest};
 use latent_core::{
-    Clock, KnownFailure, LogicalTopic, MessageId, NewRecord, PublicationOutcome, Receipt, TenantId, Uid, Uncertain, UncertainCause, UnixMillis,
+    Clock, KnownFailure, LogicalTopic, MessageId, NewRecord, PublicationOutcome, Receipt, TenantId, Uid, Uncertain, UncertainCause,
+    UnixMillis,
 };
 
 /// The profile's name.

@@ -49,7 +49,7 @@ fn anything_else_destroys_the_connection() {
         (b"", b"-ERR 'Stale Connection'\r\n", E::BrokerError),
         (b"", b"nonsense\r\n", E::Malformed),
         (b"", b"INFO {}\r\n", E::Malformed),
-        (b"PIN", b"PONG\r\n", E::NotReusable),
+        (b"PIN", b"PONG\r\n", E::Malformed),
         (b"", b"MSG a 1 5000\r\n", E::Malformed),
     ];
     for (waiting, reply, expected) in table {

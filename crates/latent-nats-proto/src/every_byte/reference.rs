@@ -68,7 +68,11 @@ fn error(text: &str) -> Expected {
 fn receipt(body: &[u8]) -> Option<Expected> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let fields = value.as_object()?;
-    if fields.get("stream").is_some_and(|stream| stream != STREAM) {
+    // The refusal for another stream names that one; every other answer names the expected one.
+    let error = fields.get("error").and_then(Value::as_object);
+    let code = |name: &str| error.and_then(|error| error.get(name)).and_then(Value::as_u64);
+    let stream_is_free = (code("code"), code("err_code")) == (Some(400), Some(10_060));
+    if fields.get("stream").is_some_and(|stream| !stream.is_string() || (stream != STREAM && !stream_is_free)) {
         return None;
     }
     let sequence = match fields.get("seq") {

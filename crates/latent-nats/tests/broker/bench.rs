@@ -46,7 +46,8 @@ impl Default for Setup {
 }
 
 pub(crate) fn spec() -> BrokerSpec {
-    let users = TENANTS.map(|tenant| BrokerUser::publisher(tenant, &password(tenant), [format!("{tenant}.out"), format!("{tenant}.other")]));
+    let users =
+        TENANTS.map(|tenant| BrokerUser::publisher(tenant, &password(tenant), [format!("{tenant}.out"), format!("{tenant}.other")]));
     BrokerSpec::with_users(users).stream(StreamSpec::new(STREAM, ["shop.out", "bank.out"]))
 }
 

@@ -146,8 +146,7 @@ async fn a_certificate_for_another_name_another_root_or_another_time_is_unavaila
     require_broker!();
     let refused = |bench: Bench| async move {
         let reason = unavailable(bench.publish("shop", "k").await);
-        let admin = bench.broker.admin().await;
-        assert!(admin.connections_of("shop") == 0 && admin.count(STREAM).await == 0);
+        assert_eq!(bench.publisher.snapshot().connected, 0);
         reason
     };
     let draft = |draft: &mut NatsDraft| {
@@ -159,7 +158,7 @@ async fn a_certificate_for_another_name_another_root_or_another_time_is_unavaila
     let reason = refused(Bench::start(Setup { draft, ..Setup::default() })).await;
     assert!(reason.contains("none of the configured roots") || reason.contains("not acceptable"), "{reason}");
     let ca = TestCa::new();
-    let expired = BrokerSpec { certificate: Some(ca.issue_expired(&spec().server_name)), ..spec() };
+    let expired = BrokerSpec { certificate: Some(ca.issue_expired(&spec().server_name)), streams: Vec::new(), ..spec() };
     let broker = Broker::start_with_ca(expired, ca);
     let reason = refused(Bench::on(broker, Setup::default())).await;
     assert!(reason.contains("expired"), "{reason}");
@@ -168,7 +167,7 @@ async fn a_certificate_for_another_name_another_root_or_another_time_is_unavaila
 #[tokio::test]
 async fn a_broker_that_speaks_before_tls_is_unavailable() {
     require_broker!();
-    let bench = Bench::start(Setup { spec: BrokerSpec { handshake_first: false, ..spec() }, ..Setup::default() });
+    let bench = Bench::start(Setup { spec: BrokerSpec { handshake_first: false, streams: Vec::new(), ..spec() }, ..Setup::default() });
     let reason = unavailable(bench.publish("shop", "k").await);
     assert!(reason.contains("handshake_first"), "{reason}");
 }
@@ -296,14 +295,18 @@ async fn a_credential_bound_elsewhere_or_missing_or_too_many_is_refused_at_insta
     require_broker!();
     let bench = Bench::start(Setup::default());
     let config = bench.publisher.config().clone();
-    let install = |credentials| latent_nats::NatsPublisher::install(
-        &bench.pools,
-        crate::bench::provider(),
-        latent_core::Epoch(2),
-        Some(latent_core::Epoch(1)),
-        config.clone(),
-        credentials,
-    ).map(|_| ()).unwrap_err();
+    let install = |credentials| {
+        latent_nats::NatsPublisher::install(
+            &bench.pools,
+            crate::bench::provider(),
+            latent_core::Epoch(2),
+            Some(latent_core::Epoch(1)),
+            config.clone(),
+            credentials,
+        )
+        .map(|_| ())
+        .unwrap_err()
+    };
     let good = || crate::bench::credentials(&bench.secrets, &config, bench.clock.as_ref());
     assert!(matches!(install(good()[..1].to_vec()), InstallError::NoCredential { .. }));
     let twice = [good(), good()[..1].to_vec()].concat();

@@ -20,12 +20,8 @@ async fn a_publication_is_stored_as_specified_and_answered_by_its_receipt() {
     let message = &stored[0];
     assert_eq!((message.subject.as_str(), &message.payload[..]), ("shop.out", &event("k-1").payload[..]));
     let headers: Vec<_> = message.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let id = latent_core::MessageId::derive(
-        "tests",
-        &crate::bench::tenant("shop"),
-        &latent_core::LogicalTopic::parse("out").unwrap(),
-        "k-1",
-    );
+    let id =
+        latent_core::MessageId::derive("tests", &crate::bench::tenant("shop"), &latent_core::LogicalTopic::parse("out").unwrap(), "k-1");
     let mut expected = vec![
         ("Nats-Expected-Stream", STREAM),
         ("Nats-Msg-Id", id.as_str()),
