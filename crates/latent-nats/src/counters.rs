@@ -25,6 +25,8 @@ pub struct NatsSnapshot {
     pub parked_lost: u64,
     /// Publications handed to this provider.
     pub attempts: u64,
+    /// Publications of which a byte may have left.
+    pub possible_writes: u64,
     /// Receipts, duplicates included.
     pub acknowledged: u64,
     /// Receipts that said duplicate.
@@ -56,6 +58,7 @@ pub(crate) struct Counters {
     pub(crate) connects_failed: Counter,
     pub(crate) parked_lost: Counter,
     pub(crate) attempts: Counter,
+    pub(crate) possible_writes: Counter,
     pub(crate) acknowledged: Counter,
     pub(crate) duplicates: Counter,
     pub(crate) failures: Counter,
@@ -94,6 +97,7 @@ impl<'a> CountedAttempt<'a> {
     /// From here on a drop leaves an uncertain publication.
     pub(crate) fn may_be_written(&mut self) {
         self.possible_write = true;
+        self.counters.possible_writes.add_one();
     }
 
     pub(crate) fn end(mut self, outcome: &PublicationOutcome) {

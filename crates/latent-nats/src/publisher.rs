@@ -127,6 +127,7 @@ impl NatsPublisher {
             connects_failed: counters.connects_failed.get(),
             parked_lost: counters.parked_lost.get(),
             attempts: counters.attempts.get(),
+            possible_writes: counters.possible_writes.get(),
             acknowledged: counters.acknowledged.get(),
             duplicates: counters.duplicates.get(),
             failures: counters.failures.get(),

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use latent_capabilities::{
-    ActivationCapabilityRuntime, AuditRing, CompletionAccount, EventBinding, EventDraft, PoolSettings, ProviderPools, Session, SessionSpec,
+    ActivationCapabilityRuntime, AuditRing, CompletionAccount, EventBinding, EventDraft, Origin, PoolSettings, ProviderPools, Session,
+    SessionSpec,
 };
 use latent_core::{
-    ActivationId, Clock, Deadline, Epoch, LogicalTopic, ProviderId, PublicationId, PublicationOutcome, Receipt, SystemClock, TenantId,
+    ActivationId, BindingId, Clock, Deadline, Epoch, LogicalTopic, Offset, Partition, ProviderId, PublicationId, PublicationOutcome,
+    Receipt, SystemClock, TenantId, TopicName,
 };
 use latent_nats::{EndpointDraft, InstallError, MappingDraft, NatsConfig, NatsCredential, NatsDraft, NatsPools, NatsPublisher, RootsDraft};
 use latent_secrets::{LocalSecretStore, NewSecret, SealingKey, SecretName, TlsBinding};
@@ -184,6 +186,11 @@ impl Bench {
         panic!("never reached: {:?}", self.publisher.snapshot());
     }
 
+    /// Waits until this many publications may have been written.
+    pub(crate) async fn until_written(&self, count: u64) {
+        self.until(|snapshot| snapshot.possible_writes == count).await;
+    }
+
     /// Publishes until there is a receipt, through whatever backoff is left.
     pub(crate) async fn until_receipt(&self, tenant: &str, key: &str) -> Receipt {
         for _ in 0..2_000 {
@@ -205,6 +212,10 @@ impl Bench {
     }
 
     pub(crate) fn session(&self, tenant_name: &str, millis: u64) -> Session {
+        self.session_with_requests(tenant_name, millis, 1_000_000)
+    }
+
+    pub(crate) fn session_with_requests(&self, tenant_name: &str, millis: u64, outbound_requests: u64) -> Session {
         let number = self.activations.fetch_add(1, Ordering::Relaxed);
         let mut id = [0; 16];
         id[..8].copy_from_slice(&number.to_le_bytes());
@@ -212,8 +223,9 @@ impl Bench {
             activation: ActivationId::from_random(id),
             tenant: tenant(tenant_name),
             publication: PublicationId(1),
-            origin: None,
-            outbound_requests: 1_000_000,
+            // Each activation answers to an event of its own, so that derived keys differ.
+            origin: Some(origin(number)),
+            outbound_requests,
             deadline: Deadline::after(self.clock.mono(), millis),
             capabilities: Arc::clone(&self.pools.capabilities),
             clock: Arc::clone(&self.clock) as _,
@@ -227,6 +239,16 @@ impl Bench {
 
     pub(crate) async fn publish_draft(&self, tenant: &str, draft: EventDraft) -> PublicationOutcome {
         self.session(tenant, 10_000).publish(draft).await.tell()
+    }
+}
+
+fn origin(number: u64) -> Origin {
+    Origin {
+        binding: BindingId::parse("tests").unwrap(),
+        topic: TopicName::parse("in").unwrap(),
+        partition: Partition(0),
+        offset: Offset(number),
+        stored_at: None,
     }
 }
 
