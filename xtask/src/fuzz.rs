@@ -11,7 +11,7 @@ const SECONDS_VAR: &str = "LATENT_FUZZ_SECONDS";
 /// How long it goes when nobody says.
 pub(crate) const SECONDS_DEFAULT: u32 = 60;
 /// Crates whose library has a module `fuzz_bodies`.
-const CRATES: &[&str] = &["latent-bridge", "latent-wasmtime"];
+const CRATES: &[&str] = &["latent-bridge", "latent-nats-proto", "latent-wasmtime"];
 
 /// Runs every body over its corpus and mutations of it, for so many seconds in each crate.
 ///

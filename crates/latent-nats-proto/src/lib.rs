@@ -15,6 +15,9 @@ mod decoder;
 mod every_byte;
 mod exchange;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz_bodies;
 mod handshake;
 mod headers;
 mod inbox;

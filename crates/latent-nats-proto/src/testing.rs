@@ -4,7 +4,12 @@ use std::sync::LazyLock;
 
 use latent_core::Attributes;
 
-use crate::{Credential, Exchange, Handshake, InstanceInbox, Link, Publication, Want};
+use crate::{Credential, InstanceInbox, Link, Publication};
+
+#[cfg(test)]
+mod links;
+#[cfg(test)]
+pub(crate) use links::{established, established_with, take};
 
 /// As the pinned broker says it, shortened.
 pub(crate) const INFO: &[u8] = b"INFO {\"server_id\":\"X\",\"version\":\"2.14.6\",\"proto\":1,\"headers\":true,\"auth_required\":true,\
@@ -39,33 +44,6 @@ pub(crate) fn fresh() -> Link {
 /// The inbox of this operation of the link.
 pub(crate) fn inbox(operation: u64) -> String {
     format!("_INBOX.LSF.{}.3.{operation}", "5a".repeat(16))
-}
-
-/// Takes everything that waits to be written.
-pub(crate) fn take(exchange: &mut impl Exchange) -> Vec<u8> {
-    let mut out = Vec::new();
-    while exchange.want() == Want::Write {
-        exchange.offering();
-        let bytes = exchange.outgoing().concat();
-        exchange.wrote(bytes.len());
-        out.extend(bytes);
-    }
-    out
-}
-
-/// A link after a handshake whose INFO is this.
-pub(crate) fn established_with(info: &[u8]) -> Link {
-    let mut link = fresh();
-    let mut handshake = Handshake::begin(&mut link, PASSWORD);
-    handshake.received(info);
-    take(&mut handshake);
-    handshake.received(b"PONG\r\n");
-    assert_eq!(handshake.finish(), Ok(()));
-    link
-}
-
-pub(crate) fn established() -> Link {
-    established_with(INFO)
 }
 
 /// A reply on the inbox of this operation.

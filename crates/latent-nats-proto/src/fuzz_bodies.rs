@@ -1,0 +1,133 @@
+//! Bodies of the fuzz targets (D-32): plain functions of bytes, which return for every input and fail only where a promise is broken.
+//!
+//! Compiled for tests and behind the feature `fuzzing` alone. The tests here replay `fuzz-corpus/` and seeded mutations of it on a stable
+//! compiler; the workspace `fuzz/` hands the same functions to a fuzzer.
+
+mod exchanges;
+#[cfg(test)]
+mod tests;
+
+use crate::decoder::Decoder;
+use crate::frame::{Frame, FrameError, Message};
+use crate::limits::{CONTROL_LINE_BYTES, RECEIPT_BYTES};
+use crate::outcome::Evidence;
+use crate::testing::STREAM;
+
+/// A body and the folder of `fuzz-corpus/` that its inputs lie in.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// The folder's name, and the fuzz target's.
+    pub name: &'static str,
+    /// Takes any bytes.
+    pub body: fn(&[u8]),
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "nats_frames", body: frames },
+    Target { name: "nats_headers", body: headers },
+    Target { name: "nats_info", body: info },
+    Target { name: "nats_receipt", body: receipt },
+    Target { name: "nats_exchanges", body: exchanges::exchanges },
+];
+
+/// Runs the body of this name.
+///
+/// # Panics
+/// When there is none, or when its promise is broken.
+pub fn run(name: &str, input: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name);
+    assert!(target.is_some(), "there is no fuzz target {name:?}");
+    if let Some(target) = target {
+        (target.body)(input);
+    }
+}
+
+/// How far a decoder came: frames, the bytes in them, and what ended them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Decoded {
+    frames: usize,
+    bytes: Vec<u8>,
+    error: Option<FrameError>,
+}
+
+/// A stream of frames, its first byte the size of the pieces, makes the same frames in pieces as at once.
+fn frames(input: &[u8]) {
+    let Some((first, stream)) = input.split_first() else { return };
+    let (whole, pieces) = (decode(stream.chunks(stream.len().max(1))), decode(stream.chunks(usize::from(*first).max(1))));
+    assert_eq!(whole, pieces, "pieces of {first} bytes make other frames");
+}
+
+fn decode<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Decoded {
+    let (mut decoder, mut decoded) = (Decoder::for_receipts(), Decoded::default());
+    for mut piece in pieces {
+        while !piece.is_empty() {
+            let taken = decoder.fill(piece);
+            assert!(taken > 0, "a full buffer without a frame or an error");
+            piece = piece.get(taken..).unwrap_or_default();
+            while decoded.error.is_none() {
+                match decoder.next() {
+                    Ok(Some(frame)) => decoded.take(frame),
+                    Ok(None) => break,
+                    Err(error) => decoded.error = Some(error),
+                }
+            }
+            if decoded.error.is_some() {
+                return decoded;
+            }
+        }
+    }
+    decoded
+}
+
+impl Decoded {
+    fn take(&mut self, frame: Frame<'_>) {
+        self.frames += 1;
+        match frame {
+            Frame::Info(text) | Frame::Error(text) => {
+                assert!(text.len() <= CONTROL_LINE_BYTES.max_usize(), "a line of {} bytes", text.len());
+                self.bytes.extend_from_slice(text);
+            }
+            Frame::Message(Message { subject, subscription, headers, payload }) => {
+                let headers = headers.unwrap_or_default();
+                assert!(headers.len() + payload.len() <= RECEIPT_BYTES.max_usize(), "a message above its bound");
+                [subject, subscription, headers, payload].into_iter().for_each(|part| self.bytes.extend_from_slice(part));
+            }
+            Frame::Ping | Frame::Pong | Frame::Ok => (),
+        }
+    }
+}
+
+/// A status has three digits and stands in the first line.
+fn headers(input: &[u8]) {
+    if let Ok(status) = crate::headers::status(input) {
+        let first = status.map_or_else(|| "NATS/1.0\r\n".to_owned(), |code| format!("NATS/1.0 {code}"));
+        assert!(input.starts_with(first.as_bytes()) && input.ends_with(b"\r\n\r\n"), "a status that is not there");
+        assert!(status.is_none_or(|code| (100..1_000).contains(&code)), "{status:?}");
+    }
+}
+
+/// Facts are usable, and space around them changes nothing.
+fn info(input: &[u8]) {
+    let facts = crate::info::read(input);
+    assert!(facts.is_ok_and(|facts| facts.max_payload_bytes > 0) || facts.is_err(), "{facts:?}");
+    let spaced = [b" ", input, b"\t"].concat();
+    assert_eq!(crate::info::read(&spaced), facts, "space around an INFO changes it");
+}
+
+/// A receipt has a positive sequence; space around it changes nothing and a byte behind it everything.
+fn receipt(input: &[u8]) {
+    let evidence = crate::receipt::read(input, STREAM);
+    let known = matches!(
+        evidence,
+        Evidence::Stored { sequence: 1.., .. } | Evidence::Rejected { .. } | Evidence::MalformedReceipt | Evidence::WrongStream
+    );
+    assert!(known, "{evidence:?}");
+    assert_eq!(crate::receipt::read(&[b" ", input, b"\n"].concat(), STREAM), evidence, "space around a receipt changes it");
+    if evidence == Evidence::MalformedReceipt {
+        return;
+    }
+    for behind in [b"}", b"0", b"\0", b","] {
+        assert_eq!(crate::receipt::read(&[input, behind].concat(), STREAM), Evidence::MalformedReceipt, "a byte behind a receipt is taken");
+    }
+}
