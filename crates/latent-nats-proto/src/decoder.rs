@@ -28,6 +28,11 @@ impl Decoder {
         Self { buffer: vec![0; capacity].into(), start: 0, end: 0, scanned: 0, taken: 0, head: None, body_bytes_max }
     }
 
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Takes as many of `bytes` as there is room for and says how many.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> usize {
         self.release();
@@ -87,7 +92,9 @@ impl Decoder {
         let new = here.get(self.scanned..).unwrap_or_default();
         let Some(at) = new.iter().position(|byte| *byte == b'\n') else {
             self.scanned = here.len();
-            return if here.len() >= bytes_max { Err(FrameError::LineTooLong) } else { Ok(None) };
+            // One byte beyond the bound can still be the first of the line end, and two cannot.
+            let beyond = here.get(CONTROL_LINE_BYTES.max_usize()..).unwrap_or_default();
+            return if matches!(beyond, [] | [b'\r']) { Ok(None) } else { Err(FrameError::LineTooLong) };
         };
         let bytes = self.scanned + at + 1;
         self.scanned = 0;

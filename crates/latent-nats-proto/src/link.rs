@@ -217,3 +217,16 @@ pub(crate) fn receive(reader: &mut impl Reader, bytes: &[u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::LINK_BYTES;
+
+    #[test]
+    fn a_link_stays_within_its_bound() {
+        let link = crate::testing::fresh();
+        let bytes = size_of::<Link>() + link.decoder.capacity() + link.head.capacity();
+        assert!((16_384..=LINK_BYTES.max_usize()).contains(&bytes), "{bytes}");
+    }
+}

@@ -170,6 +170,23 @@ fn eight_control_frames_are_answered_and_nine_are_a_flood() {
 }
 
 #[test]
+fn what_is_above_a_bound_ends_the_stage_before_it_is_read() {
+    let line = [b"MSG ", &*vec![b's'; 8_189]].concat();
+    let (flood, deep) = (Answer::Uncertain(UncertainCause::LineTooLong), Answer::Uncertain(UncertainCause::MalformedReply));
+    let oversized = Answer::Uncertain(UncertainCause::OversizedReply);
+    let nested =
+        |levels: usize| message(1, &format!(r#"{{"stream":"ORD","seq":7,"x":{}{}}}"#, "[".repeat(levels - 1), "]".repeat(levels - 1)));
+    check(&[
+        (&line, flood, Connection::Close),
+        (format!("MSG {} 1 4097\r\n", inbox(1)).as_bytes(), oversized, Connection::Close),
+        (format!("HMSG {} 1 12 4097\r\n", inbox(1)).as_bytes(), oversized, Connection::Close),
+        (&message(1, &format!("{RECEIPT}{}", " ".repeat(4_096 - RECEIPT.len()))), receipt(7, false), Connection::Keep),
+        (&nested(8), receipt(7, false), Connection::Keep),
+        (&nested(9), deep, Connection::Close),
+    ]);
+}
+
+#[test]
 fn an_answer_stays_when_the_answer_to_a_ping_does_not_get_out() {
     for how in [Ended::PeerClosed, Ended::TransportFailed, Ended::DeadlineExceeded, Ended::Cancelled] {
         let mut link = established();
