@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use crate::SecretError;
 use crate::access::{self, Kind};
 use crate::limits::{SECRET_FILE_BYTES, SECRETS};
+use crate::sight::Sight;
 
 /// What the file of a secret ends with.
 pub(crate) const SUFFIX: &str = ".secret";
@@ -25,9 +26,9 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
+    /// Opens what [`normal`] made.
     pub(crate) fn open(path: &Path) -> Result<Self, SecretError> {
-        // `dir/` would follow a link `dir`.
-        let path: PathBuf = path.components().collect();
+        let path = path.to_owned();
         let problem = |problem| SecretError::Directory { directory: path.clone(), problem };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(CWD, &path, flags, Mode::empty()).map_err(|errno| match access::refused(&path, errno, Kind::Directory) {
@@ -73,13 +74,21 @@ impl Directory {
 
     /// A file's content, `None` when there is no such file.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, SecretError> {
+        Ok(self.read_kept(name)?.map(|(_, content)| content))
+    }
+
+    /// A file and its content.
+    pub(crate) fn read_kept(&self, name: &str) -> Result<Option<(Sight, Vec<u8>)>, SecretError> {
         let Some(file) = self.open_file(name, OFlags::RDONLY)? else { return Ok(None) };
+        // Looked at first: what is written into it meanwhile shows later.
+        let sight = Sight::of(file).map_err(|error| failed("looking at", &self.file(name), error))?;
         let mut content = Vec::with_capacity(SECRET_FILE_BYTES.max_usize() + 1);
-        file.take(SECRET_FILE_BYTES.max + 1).read_to_end(&mut content).map_err(|error| failed("reading", &self.file(name), error))?;
+        let read = sight.file().take(SECRET_FILE_BYTES.max + 1).read_to_end(&mut content);
+        read.map_err(|error| failed("reading", &self.file(name), error))?;
         if content.len() > SECRET_FILE_BYTES.max_usize() {
             return Err(SecretError::Damaged { file: self.file(name), problem: "it is longer than any file of a store" });
         }
-        Ok(Some(content))
+        Ok(Some((sight, content)))
     }
 
     /// The names of the files of secrets, in order.
@@ -107,6 +116,11 @@ impl Directory {
             Err(errno) => Err(errno.into()),
         }
     }
+}
+
+/// A path without what would make the system follow a link at its end: `dir/` is what a link `dir` points to.
+pub(crate) fn normal(path: &Path) -> PathBuf {
+    path.components().collect()
 }
 
 impl AsFd for Directory {

@@ -1,12 +1,14 @@
 //! What a provider holds instead of a secret, and the secret at the moment it is needed.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use latent_core::UnixMillis;
 use zeroize::Zeroizing;
 
 use crate::binding::BindMismatch;
+use crate::sight::Sight;
 use crate::store::{Fingerprint, Opened};
 use crate::{LocalSecretStore, SecretError, SecretName, SecretState, TlsBinding, seal};
 
@@ -72,21 +74,26 @@ pub enum NotCurrent {
 
 /// A handle to one credential for one tenant, provider and TLS server. It holds no secret; `Debug` shows the name.
 #[derive(Clone)]
-pub struct TlsProviderCredential {
+pub struct TlsProviderCredential(Arc<Bound>);
+
+struct Bound {
     store: Arc<LocalSecretStore>,
     name: SecretName,
-    expected: Arc<TlsBinding>,
+    /// Where the secret's file is: kept, because checks are made before each publication.
+    path: PathBuf,
+    expected: TlsBinding,
 }
 
 impl TlsProviderCredential {
     pub(crate) fn bind(store: Arc<LocalSecretStore>, name: &SecretName, expected: &TlsBinding, now: UnixMillis) -> Result<Self, BindError> {
         usable(&store, name, expected, now)?;
-        Ok(Self { store, name: name.clone(), expected: Arc::new(expected.clone()) })
+        let path = store.path_of(name);
+        Ok(Self(Arc::new(Bound { store, name: name.clone(), path, expected: expected.clone() })))
     }
 
     /// The name of the secret.
     pub fn name(&self) -> &SecretName {
-        &self.name
+        &self.0.name
     }
 
     /// Whether it was bound for exactly this tenant, provider and server.
@@ -103,30 +110,35 @@ impl TlsProviderCredential {
     /// # Errors
     /// [`ResolveError`].
     pub fn resolve(&self, now: UnixMillis) -> Result<ResolvedSecret, ResolveError> {
-        let Opened { info, text, fingerprint } = usable(&self.store, &self.name, &self.expected, now)?;
-        let stamp = Stamp { name: info.name, version: info.version, expires: info.expires, fingerprint };
-        Ok(ResolvedSecret { text, stamp })
+        let Bound { store, name, expected, .. } = &*self.0;
+        let Opened { info, text, fingerprint, sight } = usable(store, name, expected, now)?;
+        let writing = Writing { name: info.name, version: info.version, expires: info.expires, fingerprint, sight };
+        Ok(ResolvedSecret { text, stamp: Stamp(Arc::new(writing)) })
     }
 
     /// Whether what was resolved with this stamp may still be used at `now`: whether the same writing of the secret stands in the
-    /// store, and has not expired. It reads one small file and unseals nothing, unless something has changed.
+    /// store, and has not expired. It looks at a file and its directory, and reads only when they are not as they were.
     ///
     /// # Errors
     /// [`NotCurrent`].
     pub fn check(&self, stamp: &Stamp, now: UnixMillis) -> Result<(), NotCurrent> {
-        match self.store.fingerprint(&self.name) {
-            Ok(Some(found)) if found == stamp.fingerprint => match stamp.expires {
-                Some(expires) if now >= expires => Err(NotCurrent::Expired),
-                _ => Ok(()),
-            },
-            Ok(Some(_)) => Err(self.what_changed()),
-            Ok(None) => Err(NotCurrent::Missing),
-            Err(error) => Err(NotCurrent::Unreadable { error }),
+        let Bound { store, name, path, .. } = &*self.0;
+        if !store.is_in_sight(&stamp.0.sight, path) {
+            match store.fingerprint(name) {
+                Ok(Some(found)) if found == stamp.0.fingerprint => {}
+                Ok(Some(_)) => return Err(self.what_changed()),
+                Ok(None) => return Err(NotCurrent::Missing),
+                Err(error) => return Err(NotCurrent::Unreadable { error }),
+            }
+        }
+        match stamp.0.expires {
+            Some(expires) if now >= expires => Err(NotCurrent::Expired),
+            _ => Ok(()),
         }
     }
 
     fn what_changed(&self) -> NotCurrent {
-        match self.store.read(&self.name) {
+        match self.0.store.read(&self.0.name) {
             Ok(Some(opened)) if opened.info.revoked => NotCurrent::Revoked,
             Ok(Some(_)) => NotCurrent::Rotated,
             Ok(None) => NotCurrent::Missing,
@@ -137,34 +149,46 @@ impl TlsProviderCredential {
 
 impl fmt::Debug for TlsProviderCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TlsProviderCredential").field(&self.name).finish()
+        f.debug_tuple("TlsProviderCredential").field(&self.0.name).finish()
     }
 }
 
-/// Which writing of a secret was resolved. It tells nothing of the value.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Stamp {
+/// Which writing of a secret was resolved. It tells nothing of the value. It keeps the file open, so that no other file can pass for
+/// it.
+#[derive(Clone)]
+pub struct Stamp(Arc<Writing>);
+
+struct Writing {
     name: SecretName,
     version: u64,
     expires: Option<UnixMillis>,
     fingerprint: Fingerprint,
+    sight: Sight,
 }
+
+impl PartialEq for Stamp {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.fingerprint == other.0.fingerprint
+    }
+}
+
+impl Eq for Stamp {}
 
 impl Stamp {
     /// The secret's version.
-    pub const fn version(&self) -> u64 {
-        self.version
+    pub fn version(&self) -> u64 {
+        self.0.version
     }
 
     /// From when on it is no longer current, whatever happens to the store.
-    pub const fn expires(&self) -> Option<UnixMillis> {
-        self.expires
+    pub fn expires(&self) -> Option<UnixMillis> {
+        self.0.expires
     }
 }
 
 impl fmt::Debug for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stamp").field("name", &self.name).field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("Stamp").field("name", &self.0.name).field("version", &self.0.version).finish_non_exhaustive()
     }
 }
 
@@ -189,7 +213,7 @@ impl ResolvedSecret {
 
 impl fmt::Debug for ResolvedSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ResolvedSecret").field(&self.stamp.name).finish()
+        f.debug_tuple("ResolvedSecret").field(&self.stamp.0.name).finish()
     }
 }
 

@@ -4,8 +4,8 @@
 //! it is sealed or resolved, in buffers that are wiped. No value, hash of a value or length of a value is in an error, a `Debug`,
 //! a file's size or anything else that leaves this crate, but for [`ResolvedSecret::value`]. Time is an argument.
 //!
-//! Every call reads the directory anew, so what another process changed is seen by the next call. Calls block for the time of a
-//! few file operations.
+//! Every call looks at the directory anew, so what another process changed is seen by the next call. Calls block for the time of
+//! a few file operations.
 
 mod access;
 mod binding;
@@ -20,6 +20,7 @@ mod name;
 mod record;
 mod replace;
 mod seal;
+mod sight;
 mod store;
 mod store_file;
 #[cfg(test)]

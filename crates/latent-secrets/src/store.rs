@@ -12,11 +12,13 @@ use latent_core::UnixMillis;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use crate::directory::{Directory, SUFFIX, failed};
+use crate::access::{self, Kind};
+use crate::directory::{Directory, SUFFIX, failed, normal};
 use crate::handle::{BindError, TlsProviderCredential};
 use crate::lock::Lock;
 use crate::replace::{Disk, Steps, replace};
 use crate::seal::{NONCE_BYTES, Nonce};
+use crate::sight::Sight;
 use crate::store_file::{self, STORE};
 use crate::{NewSecret, SealingKey, SecretError, SecretInfo, SecretName, Survey, TlsBinding, limits, record};
 
@@ -35,6 +37,8 @@ pub(crate) struct Opened {
     pub(crate) text: Zeroizing<Vec<u8>>,
     /// Of the whole file, which holds a random nonce: no two writings have the same.
     pub(crate) fingerprint: Fingerprint,
+    /// The file that it was read from.
+    pub(crate) sight: Sight,
 }
 
 /// SHA-256 of a file of the store.
@@ -64,7 +68,7 @@ impl LocalSecretStore {
 
     /// As [`LocalSecretStore::open`], over other calls and with another patience.
     pub(crate) fn open_with(directory: &Path, key: SealingKey, steps: Box<dyn Steps>, lock_wait: Duration) -> Result<Self, SecretError> {
-        let store = Self { directory: directory.to_owned(), key, steps, lock_wait };
+        let store = Self { directory: normal(directory), key, steps, lock_wait };
         store.directory()?;
         Ok(store)
     }
@@ -176,6 +180,18 @@ impl LocalSecretStore {
         Ok(Directory::open(&self.directory)?.read(&file_of(name))?.map(|content| fingerprint_of(&content)))
     }
 
+    /// Whether the file that was read then still stands under the secret's name, in a directory that is still ours alone. `false`
+    /// says nothing; the fingerprint does.
+    pub(crate) fn is_in_sight(&self, sight: &Sight, path: &Path) -> bool {
+        let directory = self.directory.symlink_metadata();
+        directory.is_ok_and(|found| access::owner_only(&self.directory, &found, Kind::Directory).is_ok()) && sight.is_at(path)
+    }
+
+    /// Where a secret's file is.
+    pub(crate) fn path_of(&self, name: &SecretName) -> PathBuf {
+        self.directory.join(file_of(name))
+    }
+
     /// The directory, with a key that fits where there is a store.
     fn directory(&self) -> Result<Directory, SecretError> {
         let directory = Directory::open(&self.directory)?;
@@ -187,7 +203,7 @@ impl LocalSecretStore {
 
     fn read_in(&self, directory: &Directory, name: &SecretName) -> Result<Option<Opened>, SecretError> {
         let file = file_of(name);
-        let Some(content) = directory.read(&file)? else { return Ok(None) };
+        let Some((sight, content)) = directory.read_kept(&file)? else { return Ok(None) };
         let damaged = |problem| SecretError::Damaged { file: directory.file(&file), problem };
         let sealed = record::decode(name, &content).map_err(damaged)?;
         let Some((info, text)) = sealed.open(&self.key) else {
@@ -197,7 +213,7 @@ impl LocalSecretStore {
             }
             return Err(damaged("it was changed, or sealed under another key"));
         };
-        Ok(Some(Opened { info, text, fingerprint: fingerprint_of(&content) }))
+        Ok(Some(Opened { info, text, fingerprint: fingerprint_of(&content), sight }))
     }
 
     /// Makes a store of an empty directory.

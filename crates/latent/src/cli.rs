@@ -14,6 +14,7 @@ use crate::commands::invoke::InvokeArgs;
 use crate::commands::new::NewArgs;
 use crate::commands::reload::ReloadArgs;
 use crate::commands::run::RunArgs;
+use crate::commands::secret::SecretCommand;
 use crate::commands::service::ServiceCommand;
 use crate::commands::trigger::TriggerCommand;
 use crate::commands::why::WhyArgs;
@@ -67,6 +68,9 @@ pub(crate) enum Command {
     /// See what may be called, point routes, revoke for good
     #[command(subcommand, after_help = "Example:\n  latent service list -c latent.toml")]
     Service(ServiceCommand),
+    /// Keep credentials, sealed, for the providers that show them
+    #[command(subcommand, after_help = "Example:\n  latent secret list -c latent.toml")]
+    Secret(SecretCommand),
     /// See whether the wall clock is believed, or say that it is right
     #[command(subcommand, after_help = "Example:\n  latent clock status -c latent.toml")]
     Clock(ClockCommand),
@@ -91,9 +95,6 @@ pub(crate) enum LaterCommand {
     Broker(LaterArgs),
     /// Not built in this version
     #[command(hide = true)]
-    Secret(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
     Test(LaterArgs),
 }
 
@@ -110,7 +111,6 @@ impl LaterCommand {
         match self {
             Self::Archive(_) => "archive",
             Self::Broker(_) => "broker",
-            Self::Secret(_) => "secret",
             Self::Test(_) => "test",
         }
     }
@@ -143,6 +143,7 @@ const MISPLACED: &[(&str, &[&str])] = &[
     ("trigger", &["status"]),
     ("service", &["list", "route", "revoke"]),
     ("clock", &["confirm"]),
+    ("secret", &["put", "rotate"]),
 ];
 
 /// A command that is part of another one.

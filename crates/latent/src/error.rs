@@ -5,9 +5,12 @@
 
 use std::path::PathBuf;
 
+use latent_secrets::SecretError;
+
 use crate::commands::bus::{EmptyLines, Repetition, SentCounts};
 use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
+use crate::commands::secret;
 use crate::config::ConfigError;
 use crate::control::{ControlError, Fault, Maintained};
 use crate::exit::ExitStatus;
@@ -225,6 +228,21 @@ pub(crate) enum CliError {
         /// The system's words.
         reason: String,
     },
+    /// The configuration says nothing of secrets.
+    #[error("{} has no [secrets]", config.display())]
+    NoSecretStore {
+        /// The configuration.
+        config: PathBuf,
+    },
+    /// The secret store said no, or could not.
+    #[error("{doing} failed")]
+    Secret {
+        /// What was being done.
+        doing: &'static str,
+        /// The store's answer.
+        #[source]
+        source: SecretError,
+    },
     /// The function ran, or could not, and did not succeed.
     #[error("the invocation ended: {outcome}")]
     Invocation {
@@ -310,6 +328,8 @@ impl CliError {
             Self::Bench { .. } => "bench",
             Self::Interrupted { .. } => "interrupted",
             Self::Output { .. } => "output",
+            Self::NoSecretStore { .. } => "no-secret-store",
+            Self::Secret { source, .. } => source.kind(),
             Self::Invocation { outcome, .. } => outcome,
             Self::Node { .. } => "node",
         }
@@ -322,6 +342,8 @@ impl CliError {
             Self::Project(ProjectError::Name { .. } | ProjectError::NotEmpty(_)) => ExitStatus::Wrong,
             Self::Project(ProjectError::Write { .. }) => ExitStatus::Failed,
             Self::Unanswered { .. } => ExitStatus::Uncertain,
+            Self::NoSecretStore { .. } => ExitStatus::Wrong,
+            Self::Secret { source, .. } => secret::status(source),
             Self::Log { fault, .. } if fault.uncertain => ExitStatus::Uncertain,
             Self::Incomplete { counts, .. } if counts.uncertain > 0 => ExitStatus::Uncertain,
             Self::Unreplayed { counts } if counts.uncertain > 0 => ExitStatus::Uncertain,
@@ -362,6 +384,8 @@ impl CliError {
             | Self::Bench { reason, .. }
             | Self::Output { reason }
             | Self::NoPermission { reason, .. } => reason.clone(),
+            Self::NoSecretStore { .. } => "where secrets are, and the key that they are sealed under, is said there".to_owned(),
+            Self::Secret { source, .. } => source.to_string(),
             Self::Interrupted { .. } => "a signal asked it to stop".to_owned(),
             Self::NotBuilt { .. } => "it belongs to a later version".to_owned(),
             Self::Held { holder, .. } => holder.clone(),
@@ -435,6 +459,10 @@ impl CliError {
             }
             Self::Incomplete { .. } => "publish the same file again: it tells what is stored and doubles nothing".to_owned(),
             Self::Project(error) => error.next_step(),
+            Self::NoSecretStore { .. } => {
+                "add [secrets] with key_file = \"secrets.key\"; docs/secrets.md says how to make that file".to_owned()
+            }
+            Self::Secret { source, .. } => secret::next_step(source).to_owned(),
             Self::Bench { .. } => "look at the disk under the measured folder and run it again".to_owned(),
             Self::Interrupted { .. } => "run it again to its end; what was printed holds".to_owned(),
             Self::Output { .. } => "check where the output goes and run the command again".to_owned(),

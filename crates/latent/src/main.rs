@@ -65,6 +65,7 @@ fn run(command: &Command, output: &mut Output) -> Result<(), CliError> {
         Command::Deadletter(command) => commands::deadletter::deadletter(command, output),
         Command::Why(args) => commands::why::why(args, output),
         Command::Service(command) => commands::service::service(command, output),
+        Command::Secret(command) => commands::secret::secret(command, output),
         Command::Clock(command) => commands::clock::clock(command, output),
         Command::Bench(command) => commands::bench::bench(command, output),
         Command::Completions(args) => commands::completions::completions(args, output),

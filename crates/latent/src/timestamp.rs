@@ -12,6 +12,34 @@ pub(crate) fn timestamp_seconds(unix_millis: u64) -> String {
     format!("{}Z", date_and_time(unix_millis))
 }
 
+/// A day, or a time with whole seconds, in UTC: `2027-01-31`, `2027-01-31T12:00:00Z`. From 1970 to 9999.
+pub(crate) fn parse_timestamp(text: &str) -> Option<u64> {
+    let (day, time) = text.split_once('T').unwrap_or((text, "00:00:00Z"));
+    let [year, month, day] = numbers(day, '-', [4, 2, 2])?;
+    let [hour, minute, second] = numbers(time.strip_suffix('Z')?, ':', [2, 2, 2])?;
+    if year < 1970 || hour > 23 || minute > 59 || second > 59 || day == 0 {
+        return None;
+    }
+    let months = usize::try_from(month.checked_sub(1)?).ok()?;
+    let lengths = month_lengths(year);
+    if day > *lengths.get(months)? {
+        return None;
+    }
+    let days = (1970..year).map(days_in_year).sum::<u64>() + lengths.iter().take(months).sum::<u64>() + day - 1;
+    Some(days * MILLIS_A_DAY + ((hour * 60 + minute) * 60 + second) * 1_000)
+}
+
+/// Numbers of so many digits each, with `between` between them.
+fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[u64; 3]> {
+    let mut parts = text.split(between);
+    let mut found = [0; 3];
+    for (found, digits) in found.iter_mut().zip(digits) {
+        let part = parts.next().filter(|part| part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit()))?;
+        *found = part.parse().ok()?;
+    }
+    parts.next().is_none().then_some(found)
+}
+
 /// How long it is from `now` to `moment`, both in milliseconds since 1970: `now` when it is due, else rounded up, like `in 12 s`.
 pub(crate) fn time_until(moment: u64, now: u64) -> String {
     match moment.saturating_sub(now).div_ceil(1_000) {
@@ -39,9 +67,8 @@ fn date(days: u64) -> (u64, u64, u64) {
         left -= days_in_year(year);
         year += 1;
     }
-    let february = if days_in_year(year) == 366 { 29 } else { 28 };
     let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+    for length in month_lengths(year) {
         if left < length {
             break;
         }
@@ -49,6 +76,11 @@ fn date(days: u64) -> (u64, u64, u64) {
         month += 1;
     }
     (year, month, left + 1)
+}
+
+const fn month_lengths(year: u64) -> [u64; 12] {
+    let february = if days_in_year(year) == 366 { 29 } else { 28 };
+    [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 }
 
 const fn days_in_year(year: u64) -> u64 {
@@ -73,6 +105,39 @@ mod tests {
         }
         assert!(timestamp(u64::MAX).ends_with('Z'));
         assert_eq!(timestamp_seconds(1_709_164_799_999), "2024-02-28T23:59:59Z");
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_no_time_is_not() {
+        for millis in [0, 951_782_400_000, 1_709_164_799_000, 1_735_689_599_000, 4_107_542_400_000, 253_402_300_799_000] {
+            assert_eq!(parse_timestamp(&timestamp_seconds(millis)), Some(millis));
+        }
+        assert_eq!(parse_timestamp("2000-02-29"), Some(951_782_400_000));
+        for bad in [
+            "",
+            "2027",
+            "2027-01",
+            "2027-00-01",
+            "2027-13-01",
+            "2027-01-00",
+            "2027-01-32",
+            "2100-02-29",
+            "1969-12-31",
+            "10000-01-01",
+            "2027-1-1",
+            "2027-01-01-01",
+            "2027-01-01T",
+            "2027-01-01T00:00:00",
+            "2027-01-01T24:00:00Z",
+            "2027-01-01T00:60:00Z",
+            "2027-01-01T00:00:60Z",
+            "2027-01-01T00:00Z",
+            "2027-01-01 00:00:00Z",
+            "+027-01-01",
+            "2027-01-01T00:00:00+01:00",
+        ] {
+            assert_eq!(parse_timestamp(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ fn a_rotation_by_another_store_is_seen_by_the_next_check_and_the_next_resolution
     let handle = handle(&place);
     let first = handle.resolve(NOW).unwrap();
     assert_eq!(handle.check(first.stamp(), NOW), Ok(()));
-    // Twice as fast as the clock of the file system may tick, and back to the same value.
+    // Faster than the clock of the file system may tick, and back to the same value.
     for value in [&b"battery staple"[..], VALUE] {
         let before = handle.resolve(NOW).unwrap();
         let info = place.store().rotate(&name(), value, None, LATER).unwrap();
@@ -27,6 +27,43 @@ fn a_rotation_by_another_store_is_seen_by_the_next_check_and_the_next_resolution
         assert_eq!(first.value(), VALUE);
     }
     assert_eq!(handle.check(first.stamp(), NOW), Err(NotCurrent::Rotated));
+}
+
+#[test]
+fn no_change_hides_behind_another_one_however_fast_they_follow_each_other() {
+    let place = Place::with_secret();
+    let (handle, store) = (handle(&place), place.store());
+    for _ in 0..200 {
+        let resolved = handle.resolve(NOW).unwrap();
+        // The file system gives the number of a removed file to the next one.
+        for _ in 0..2 {
+            store.rotate(&name(), VALUE, None, NOW).unwrap();
+        }
+        assert_eq!(handle.check(resolved.stamp(), NOW), Err(NotCurrent::Rotated));
+    }
+}
+
+#[test]
+fn a_store_that_was_moved_away_and_put_back_older_is_seen() {
+    let temp = Place::empty();
+    let (path, backup) = (temp.file("secrets"), temp.file("backup"));
+    let open = || Arc::new(LocalSecretStore::open(&path, SealingKey::from_bytes(&KEY)).unwrap());
+    LocalSecretStore::prepare(&path).unwrap();
+    open().put(NewSecret::tls(&name(), &binding(), VALUE, None), NOW).unwrap();
+    let handle = open().bind_tls_credential(&name(), &binding(), NOW).unwrap();
+    let old = handle.resolve(NOW).unwrap();
+    LocalSecretStore::prepare(&backup).unwrap();
+    for file in ["store", "acme-bus.secret"] {
+        std::fs::copy(path.join(file), backup.join(file)).unwrap();
+    }
+    open().rotate(&name(), b"new", None, NOW).unwrap();
+    let new = handle.resolve(NOW).unwrap();
+    std::fs::rename(&path, temp.file("away")).unwrap();
+    assert!(matches!(handle.check(new.stamp(), NOW), Err(NotCurrent::Unreadable { error: SecretError::Directory { .. } })));
+    std::fs::rename(&backup, &path).unwrap();
+    assert_eq!(handle.check(new.stamp(), NOW), Err(NotCurrent::Rotated));
+    assert_eq!(handle.check(old.stamp(), NOW), Ok(()), "the same writing, in another file");
+    assert_eq!(old.stamp(), handle.resolve(NOW).unwrap().stamp());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A file that is not what was written is a typed error, never a value and never a panic.
 
+use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 
 use super::*;
@@ -36,13 +37,15 @@ fn every_changed_byte_and_every_cut_of_a_secret_is_found() {
     let place = Place::with_secret();
     let file = place.file("acme-bus.secret");
     let handle = place.store().bind_tls_credential(&name(), &binding(), NOW).unwrap();
-    let stamp = handle.resolve(NOW).unwrap().stamp().clone();
+    let resolved = handle.resolve(NOW).unwrap();
     each_damage(&file, |what| {
         let resolved = handle.resolve(NOW).map(drop);
         assert!(matches!(&resolved, Err(BindError::Unreadable(SecretError::Damaged { file: named, .. })) if *named == file), "{what}");
-        assert!(matches!(handle.check(&stamp, NOW), Err(NotCurrent::Unreadable { .. })), "{what}");
     });
-    assert_eq!(handle.check(&stamp, NOW), Ok(()));
+    assert_eq!(handle.check(resolved.stamp(), NOW), Ok(()), "it is as it was, though it was written into");
+    let appended = std::fs::OpenOptions::new().append(true).open(&file).and_then(|mut file| file.write_all(b"x"));
+    appended.unwrap();
+    assert!(matches!(handle.check(resolved.stamp(), NOW), Err(NotCurrent::Unreadable { .. })));
 }
 
 #[test]

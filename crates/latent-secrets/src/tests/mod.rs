@@ -10,6 +10,7 @@ mod golden;
 mod key;
 mod lock;
 mod marker;
+mod properties;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

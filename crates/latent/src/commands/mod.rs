@@ -12,6 +12,7 @@ pub(crate) mod invoke;
 pub(crate) mod new;
 pub(crate) mod reload;
 pub(crate) mod run;
+pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod trigger;
 pub(crate) mod why;

@@ -7,7 +7,8 @@ use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, S
 
 use super::section::Spanned;
 use super::settings::{
-    Config, EngineConfig, Grant, NodeConfig, ServiceConfig, Share, SharePermission, StartPosition, TopicConfig, TriggerConfig,
+    Config, EngineConfig, Grant, NodeConfig, SecretsConfig, ServiceConfig, Share, SharePermission, StartPosition, TopicConfig,
+    TriggerConfig,
 };
 
 /// The file so far.
@@ -15,6 +16,7 @@ use super::settings::{
 pub(super) struct Draft {
     pub(super) node: Option<NodeConfig>,
     pub(super) engine: Option<EngineDraft>,
+    pub(super) secrets: Option<SecretsConfig>,
     pub(super) topics: Vec<TopicDraft>,
     pub(super) services: Vec<ServiceDraft>,
     pub(super) triggers: Vec<TriggerDraft>,
@@ -137,6 +139,7 @@ impl Draft {
             path,
             node: self.node?,
             engine: EngineConfig::Embedded { manifest, manifest_path, maintenance_interval_seconds },
+            secrets: self.secrets,
             topics: self.topics.into_iter().map(TopicDraft::complete).collect::<Option<_>>()?,
             services: self.services.into_iter().map(ServiceDraft::complete).collect::<Option<_>>()?,
             triggers: self.triggers.into_iter().map(TriggerDraft::complete).collect::<Option<_>>()?,

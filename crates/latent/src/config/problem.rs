@@ -41,6 +41,8 @@ pub(super) enum Fault {
     Empty { table: String, key: &'static str, example: &'static str },
     #[error("{key} in {} is {value}, outside {min} to {max} ({unit})", named(.table), min = .limit.min, max = .limit.max, unit = .limit.unit)]
     OutOfRange { table: String, key: &'static str, value: i64, limit: Limit },
+    #[error("{first} and {second} in {} exclude each other", named(.table))]
+    Exclusive { table: String, first: &'static str, second: &'static str },
     #[error(transparent)]
     Name(CoreError),
     #[error("{key} in {} is {found:?}", named(.table))]
@@ -108,6 +110,7 @@ impl Fault {
             Self::Missing { .. } => "config-missing-key",
             Self::Empty { .. } => "config-empty",
             Self::OutOfRange { .. } => "config-out-of-range",
+            Self::Exclusive { .. } => "config-exclusive",
             Self::Name(_) => "config-name",
             Self::Choice { .. } => "config-choice",
             Self::NotBuilt { .. } => "config-not-built",
@@ -149,6 +152,7 @@ impl Fault {
             Self::SingleTable { key, .. } => format!("write {key} = [{{ … }}]"),
             Self::Missing { example, .. } | Self::Empty { example, .. } => format!("add {example}"),
             Self::OutOfRange { limit, .. } => format!("choose a value in that range; the default is {}", limit.default),
+            Self::Exclusive { first, second, .. } => format!("keep {first} or {second}"),
             Self::Name(_) => "choose a name that keeps to this rule".to_owned(),
             Self::Choice { allowed, nearest, .. } => meant(*nearest).unwrap_or_else(|| format!("use one of: {}", allowed.join(", "))),
             Self::NotBuilt { instead, .. } => (*instead).to_owned(),

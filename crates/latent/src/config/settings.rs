@@ -15,6 +15,8 @@ pub(crate) struct Config {
     pub(crate) node: NodeConfig,
     /// `[engine]`.
     pub(crate) engine: EngineConfig,
+    /// `[secrets]`; `None`: the node has no secrets.
+    pub(crate) secrets: Option<SecretsConfig>,
     /// `[[topic]]`, in the order of the file, names unique.
     pub(crate) topics: Vec<TopicConfig>,
     /// `[[service]]`, in the order of the file, names unique.
@@ -50,6 +52,24 @@ pub(crate) enum EngineConfig {
         /// Seconds from the end of one maintenance to the begin of the next.
         maintenance_interval_seconds: u64,
     },
+}
+
+/// Where the node's credentials are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SecretsConfig {
+    /// The store; `secrets` in the data directory unless said.
+    pub(crate) directory: PathBuf,
+    /// The key that it is sealed under.
+    pub(crate) key: KeySource,
+}
+
+/// Where a sealing key comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeySource {
+    /// A file.
+    File(PathBuf),
+    /// A credential that systemd gives.
+    Credential(String),
 }
 
 /// A topic and its owner.

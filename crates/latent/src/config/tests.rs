@@ -92,7 +92,8 @@ fn the_example_is_read_with_every_default() {
     let folder = folder();
     let loaded = parse(&folder.path, EXAMPLE, NamedFiles::MustExist).unwrap();
     assert_eq!(loaded.warnings, []);
-    let Config { path, node, engine, topics, services, triggers } = loaded.config;
+    let Config { path, node, engine, secrets, topics, services, triggers } = loaded.config;
+    assert_eq!(secrets, None);
     let base = folder.path.parent().unwrap();
     assert_eq!(path, folder.path);
     assert_eq!((&*node.name, node.data_dir, node.cells, node.drain_millis), ("edge-1", base.join("data"), None, 10_000));
@@ -122,6 +123,31 @@ fn every_setting_can_be_given() {
     assert_eq!((trigger.max_deliveries, trigger.max_in_flight, trigger.start), (100, 1, StartPosition::Latest));
     assert_eq!((trigger.retry_delay_millis, trigger.retry_delay_max_millis, trigger.operation_timeout_millis), (10, 20, 5_000));
     assert_eq!((trigger.contract.as_str(), trigger.function.as_str()), ("demo:a/b@1.0.0", "run"));
+}
+
+#[test]
+fn the_secrets_of_a_node_have_a_directory_and_one_key() {
+    let folder = folder();
+    let base = folder.path.parent().unwrap();
+    let read =
+        |table: &str| parse(&folder.path, &format!("{EXAMPLE}[secrets]\n{table}"), NamedFiles::NotNeeded).unwrap().config.secrets.unwrap();
+    let by_file = SecretsConfig { directory: base.join("data/secrets"), key: KeySource::File(base.join("k")) };
+    assert_eq!(read("key_file = \"k\""), by_file);
+    let elsewhere = SecretsConfig { directory: "/var/lib/secrets".into(), key: KeySource::Credential("latent-key".to_owned()) };
+    assert_eq!(read("directory = \"/var/lib/secrets\"\nkey_credential = \"latent-key\""), elsewhere);
+    for (table, kind, told) in [
+        ("", "config-missing-key", "key_credential"),
+        ("directory = \"d\"", "config-missing-key", "key_file"),
+        ("key_file = \"\"", "config-empty", "key_file"),
+        ("key_file = \"k\"\ndirectory = \"\"", "config-empty", "directory"),
+        ("key_file = 7", "config-wrong-type", "key_file"),
+        ("key_file = \"k\"\nkey_credential = \"c\"", "config-exclusive", "keep key_file or key_credential"),
+        ("key_file = \"k\"\nkey = \"c\"", "config-unknown-key", "key"),
+    ] {
+        let (placed, text) = seen(&format!("{EXAMPLE}[secrets]\n{table}"));
+        assert_eq!(placed.len(), 1, "{text}");
+        assert!(placed[0].ends_with(kind) && text.contains(told), "{text}");
+    }
 }
 
 #[test]

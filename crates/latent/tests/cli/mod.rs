@@ -20,6 +20,7 @@ mod reloading;
 mod resuming;
 mod revoking;
 mod running;
+mod secret;
 mod service;
 mod why;
 

@@ -42,7 +42,9 @@ fn for_restart(now: &Config, next: &Config) -> Vec<String> {
         manifest_path: manifest_path_now,
         maintenance_interval_seconds: maintenance_interval_seconds_now,
     } = &now.engine;
+    let Config { path: _, node: _, engine: _, secrets, topics: _, services: _, triggers: _ } = next;
     let parts = [
+        ("[secrets]", *secrets != now.secrets),
         ("[node] name", *name != now.node.name),
         ("[node] data_dir", *data_dir != now.node.data_dir),
         ("[limits] cells", *cells != now.node.cells),
@@ -253,6 +255,7 @@ max_deliveries = 5
             (BASE.replace("name = \"n\"", "name = \"m\""), "[node] name"),
             (BASE.replace("\"data\"", "\"other\""), "[node] data_dir"),
             (format!("{BASE}\n[limits]\ncells = 3\n"), "[limits] cells"),
+            (format!("{BASE}\n[secrets]\nkey_file = \"k\"\n"), "[secrets]"),
             (format!("{BASE}\n[limits]\ndrain_millis = 3\n"), "[limits] drain_millis"),
             (format!("{BASE}\n[limits]\ncell_memory_bytes = 65536\n"), "[limits] cell_memory_bytes"),
             (
