@@ -87,6 +87,15 @@ fn what_is_not_there_is_expired_or_revoked_is_not_bound() {
 }
 
 #[test]
+fn stores_and_handles_go_from_thread_to_thread() {
+    const fn shared<T: Send + Sync>() {}
+    const { shared::<LocalSecretStore>() };
+    const { shared::<crate::TlsProviderCredential>() };
+    const { shared::<crate::ResolvedSecret>() };
+    const { shared::<crate::Stamp>() };
+}
+
+#[test]
 fn an_open_handle_does_not_follow_its_name_to_another_owner() {
     let place = Place::with_secret();
     let handle = place.store().bind_tls_credential(&name(), &binding(), NOW).unwrap();
