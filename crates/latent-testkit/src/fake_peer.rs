@@ -112,6 +112,8 @@ pub struct Report {
     pub handshake_failure: Option<String>,
     /// True when the client has ended the connection.
     pub client_ended: bool,
+    /// True when the peer has ended the connection.
+    pub peer_ended: bool,
     /// True when every step of the script was done.
     pub script_done: bool,
 }
@@ -205,9 +207,9 @@ impl FakePeer {
         self.shared.state().reports.get(connection).cloned().unwrap_or_default()
     }
 
-    /// How many connections are open on the client's side.
+    /// How many connections neither side has ended.
     pub fn open_connections(&self) -> usize {
-        self.shared.state().reports.iter().filter(|report| !report.client_ended).count()
+        self.shared.state().reports.iter().filter(|report| !report.client_ended && !report.peer_ended).count()
     }
 
     /// Lets one [`Step::Gate`] pass, now or when one comes.

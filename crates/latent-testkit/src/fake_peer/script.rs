@@ -29,12 +29,17 @@ pub(super) fn find(bytes: &[u8], from: usize, pattern: &[u8]) -> Option<usize> {
 }
 
 /// Runs one connection to its end.
-pub(super) async fn run(index: usize, mut client: TcpStream, manners: Manners, shared: Arc<Shared>) {
+pub(super) async fn run(index: usize, client: TcpStream, manners: Manners, shared: Arc<Shared>) {
+    serve(index, client, manners, &shared).await;
+    shared.report(index, |report| report.peer_ended = true);
+}
+
+async fn serve(index: usize, mut client: TcpStream, manners: Manners, shared: &Shared) {
     let _ = client.set_nodelay(true);
     match manners {
         Manners::Cleartext { first } => {
             let _ = client.write_all(&first).await;
-            record(index, &mut client, &shared).await;
+            record(index, &mut client, shared).await;
         }
         Manners::Tls { config, scripts } => match TlsAcceptor::from(config).accept(client).await {
             Err(error) => shared.report(index, |report| {
@@ -42,9 +47,9 @@ pub(super) async fn run(index: usize, mut client: TcpStream, manners: Manners, s
                 report.client_ended = true;
             }),
             Ok(mut stream) => {
-                introduce(index, &mut stream, &shared);
+                introduce(index, &mut stream, shared);
                 let steps = scripts.get(index).or_else(|| scripts.last()).cloned().unwrap_or_default();
-                follow(index, stream, &steps, &shared).await;
+                follow(index, stream, &steps, shared).await;
             }
         },
     }
@@ -94,7 +99,8 @@ async fn follow(index: usize, stream: impl AsyncRead + AsyncWrite, steps: &[Step
                 break;
             }
             if do_step(index, step, &mut cursor, &mut writer, shared).await.is_err() {
-                return;
+                // It can be neither read from nor written to any more.
+                return shared.report(index, |report| report.client_ended = true);
             }
         }
         shared.report(index, |report| report.script_done = true);
