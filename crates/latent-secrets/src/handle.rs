@@ -98,11 +98,9 @@ impl TlsProviderCredential {
 
     /// Whether it was bound for exactly this tenant, provider and server.
     pub fn is_bound_to(&self, binding: &TlsBinding) -> bool {
-        let TlsBinding { tenant, provider, server_name, port } = &*self.expected;
-        *tenant == binding.tenant
-            && *provider == binding.provider
-            && server_name.eq_ignore_ascii_case(&binding.server_name)
-            && *port == binding.port
+        let TlsBinding { tenant, provider, server_name, port } = &self.0.expected;
+        let same_server = server_name.eq_ignore_ascii_case(&binding.server_name) && *port == binding.port;
+        *tenant == binding.tenant && *provider == binding.provider && same_server
     }
 
     /// Reads and unseals the secret as it is now, after the same checks as when it was bound.

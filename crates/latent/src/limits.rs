@@ -4,6 +4,9 @@
 
 use latent_core::Limit;
 
+/// The logical id of the node's own provider, for topics of the log.
+pub(crate) const TOPICS_PROVIDER: &str = "topics";
+
 /// Text of the configuration file.
 pub(crate) const CONFIG_FILE_BYTES: Limit = Limit {
     name: "config_file_bytes",

@@ -20,6 +20,7 @@ mod logging;
 mod maintenance;
 mod node;
 mod output;
+mod secret_store;
 mod stop;
 mod table;
 mod timestamp;

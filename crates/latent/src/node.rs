@@ -10,6 +10,7 @@ mod calls;
 mod composition;
 mod in_process;
 mod maintenance;
+mod providers;
 mod reload;
 mod remembering;
 mod reports;
@@ -148,7 +149,10 @@ impl Node {
         let stopped = stop.subscribe();
         let (close, closed) = watch::channel(false);
         let maintaining = tokio::spawn(maintenance::maintain_until(stopped.clone(), maintainer, clock, schedule));
+        let (composition, until) = (Arc::clone(&reports.composition), stopped.clone());
+        let tending = tokio::spawn(async move { composition.providers.tend_until(until).await });
         let delivering = tokio::spawn(driver.run(stopped));
+        let providers_of = Arc::clone(&reports);
         let answering = tokio::spawn(socket.serve(reports, closed));
         signals.next().await;
         tracing::info!("stopping: nothing new begins");
@@ -160,7 +164,8 @@ impl Node {
             () = signals.next() => tracing::warn!("told again: running activations are stopped; their events stay unsettled"),
         }
         manager.shutdown().await;
-        let _ = delivering.await;
+        let _ = (delivering.await, tending.await);
+        providers_of.composition.providers.shut_down();
         close_audit(audit).await;
         // It is made for ending anywhere, as a crash does; a node that stops does not wait long for it.
         if tokio::time::timeout(CLOSE_WAIT, maintaining).await.is_err() {

@@ -69,7 +69,7 @@ pub(crate) fn delivered(event: DeliveredEvent) -> handler::DeliveredEvent {
         // An event published without a key has the empty key.
         key: Some(event.key).filter(|key| !key.is_empty()),
         media_type: event.media_type.to_string(),
-        payload: event.payload,
+        payload: event.payload.into(),
         delivery_count: event.delivery,
         stored_at_unix_millis: event.stored_at.0,
     }

@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 
 use latent_bridge::BridgeManifest;
-use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ServiceName, TenantId, TopicName};
+use latent_capabilities::PoolSettings;
+use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ProviderId, ServiceName, TenantId, TopicName};
+use latent_nats::NatsConfig;
+use latent_secrets::SecretName;
 
 use super::section::Spanned;
 use super::settings::{
-    Config, EngineConfig, Grant, NodeConfig, SecretsConfig, ServiceConfig, Share, SharePermission, StartPosition, TopicConfig,
-    TriggerConfig,
+    Config, CredentialConfig, EngineConfig, Grant, NodeConfig, ProviderConfig, SecretsConfig, ServiceConfig, Share, SharePermission,
+    StartPosition, TopicConfig, TriggerConfig,
 };
 
 /// The file so far.
@@ -17,6 +20,8 @@ pub(super) struct Draft {
     pub(super) node: Option<NodeConfig>,
     pub(super) engine: Option<EngineDraft>,
     pub(super) secrets: Option<SecretsConfig>,
+    pub(super) pools: PoolSettings,
+    pub(super) providers: Vec<ProviderDraft>,
     pub(super) topics: Vec<TopicDraft>,
     pub(super) services: Vec<ServiceDraft>,
     pub(super) triggers: Vec<TriggerDraft>,
@@ -27,6 +32,36 @@ pub(super) struct EngineDraft {
     pub(super) manifest: BridgeManifest,
     pub(super) manifest_path: PathBuf,
     pub(super) maintenance_interval_seconds: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct ProviderDraft {
+    pub(super) id: Option<Spanned<ProviderId>>,
+    pub(super) nats: Option<NatsConfig>,
+    pub(super) credentials: Vec<CredentialDraft>,
+    pub(super) at: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct CredentialDraft {
+    pub(super) tenant: Option<Spanned<TenantId>>,
+    pub(super) user: Option<String>,
+    pub(super) secret: Option<Spanned<SecretName>>,
+}
+
+impl ProviderDraft {
+    /// Whether it maps this topic for this tenant.
+    pub(super) fn maps(&self, tenant: &TenantId, topic: &str) -> bool {
+        self.nats.as_ref().is_some_and(|nats| nats.topics_of(tenant).any(|mapped| mapped.as_str() == topic))
+    }
+
+    fn complete(self) -> Option<ProviderConfig> {
+        let credential = |credential: CredentialDraft| {
+            Some(CredentialConfig { tenant: credential.tenant?.value, user: credential.user, secret: credential.secret?.value })
+        };
+        let credentials = self.credentials.into_iter().map(credential).collect::<Option<_>>()?;
+        Some(ProviderConfig { id: self.id?.value, nats: self.nats?, credentials })
+    }
 }
 
 #[derive(Debug)]
@@ -140,6 +175,8 @@ impl Draft {
             node: self.node?,
             engine: EngineConfig::Embedded { manifest, manifest_path, maintenance_interval_seconds },
             secrets: self.secrets,
+            pools: self.pools,
+            providers: self.providers.into_iter().map(ProviderDraft::complete).collect::<Option<_>>()?,
             topics: self.topics.into_iter().map(TopicDraft::complete).collect::<Option<_>>()?,
             services: self.services.into_iter().map(ServiceDraft::complete).collect::<Option<_>>()?,
             triggers: self.triggers.into_iter().map(TriggerDraft::complete).collect::<Option<_>>()?,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use latent_core::{TenantId, TopicName, settle_margin};
+use latent_core::{LogicalTopic, TenantId, TopicName, settle_margin};
 
-use super::draft::{Draft, TopicDraft, TriggerDraft};
+use super::draft::{Draft, ProviderDraft, TopicDraft, TriggerDraft};
 use super::problem::{Caution, Fault};
 use super::section::{Report, Spanned, nearest};
 use super::settings::SharePermission;
@@ -17,6 +17,7 @@ pub(super) type PlacedCaution = (usize, Caution);
 pub(super) fn check(report: &mut Report<'_>, draft: &Draft) -> Vec<PlacedCaution> {
     check_duplicates(report, draft);
     check_topics(report, draft);
+    check_providers(report, draft);
     check_grants(report, draft);
     check_triggers(report, draft);
     check_bindings_sum(report, draft);
@@ -30,6 +31,12 @@ fn check_duplicates(report: &mut Report<'_>, draft: &Draft) {
     report.push_duplicates("service", services);
     let triggers = draft.triggers.iter().filter_map(|trigger| trigger.id.as_ref()).map(|id| (id.value.as_str(), id.at));
     report.push_duplicates("trigger", triggers);
+    let providers = draft.providers.iter().filter_map(|provider| provider.id.as_ref()).map(|id| (id.value.as_str(), id.at));
+    report.push_duplicates("provider", providers);
+    for provider in &draft.providers {
+        let tenants = provider.credentials.iter().filter_map(|credential| credential.tenant.as_ref());
+        report.push_duplicates("credential of tenant", tenants.map(|tenant| (tenant.value.as_str(), tenant.at)));
+    }
     for topic in &draft.topics {
         let tenants = topic.shares.iter().filter_map(|share| share.tenant.as_ref()).map(|tenant| (tenant.value.as_str(), tenant.at));
         report.push_duplicates("share with tenant", tenants);
@@ -114,10 +121,50 @@ fn check_topic_use(report: &mut Report<'_>, draft: &Draft, usage: TopicUse<'_>) 
     }
 }
 
+/// Each tenant of a provider's mappings has one credential, and nobody else.
+fn check_providers(report: &mut Report<'_>, draft: &Draft) {
+    for provider in &draft.providers {
+        let (Some(id), Some(nats)) = (&provider.id, &provider.nats) else { continue };
+        let name = id.value.to_string();
+        if draft.secrets.is_none() {
+            report.push(provider.at, Fault::NoSecrets { provider: name.clone() });
+        }
+        let given: Vec<_> = provider.credentials.iter().filter_map(|credential| credential.tenant.as_ref()).collect();
+        for tenant in nats.tenants().iter().filter(|tenant| given.iter().all(|given| given.value != **tenant)) {
+            report.push(provider.at, Fault::NoCredential { provider: name.clone(), tenant: tenant.to_string() });
+        }
+        for unused in given.into_iter().filter(|given| !nats.tenants().contains(&given.value)) {
+            report.push(unused.at, Fault::UnusedCredential { provider: name.clone(), tenant: unused.value.to_string() });
+        }
+    }
+}
+
+/// Whether a provider maps a granted topic for the service's tenant. A topic has one provider (25-joins): whatever else could serve it
+/// is reported.
+fn is_served_by_a_provider(report: &mut Report<'_>, draft: &Draft, by: &str, tenant: &TenantId, topic: &Spanned<LogicalTopic>) -> bool {
+    let name = topic.value.as_str();
+    let called = |provider: &ProviderDraft| {
+        provider.id.as_ref().map_or_else(|| "a [[provider]]".to_owned(), |id| format!("provider {:?}", id.value))
+    };
+    let of_providers = draft.providers.iter().filter(|provider| provider.maps(tenant, name)).map(called);
+    let of_the_log = find_topic(draft, name).map(|_| format!("the [[topic]] {name:?}"));
+    let serving: Vec<_> = of_providers.chain(of_the_log.clone()).collect();
+    if let [first, second, ..] = &serving[..] {
+        let (first, second) = (first.clone(), second.clone());
+        report.push(topic.at, Fault::AmbiguousTopic { by: by.to_owned(), topic: name.to_owned(), first, second });
+    }
+    serving.len() > usize::from(of_the_log.is_some())
+}
+
 fn check_grants(report: &mut Report<'_>, draft: &Draft) {
     for service in &draft.services {
         let by = service.name.as_ref().map_or_else(|| "a service".to_owned(), |name| format!("service {:?}", name.value));
         for topic in service.grants.iter().flat_map(|grant| &grant.topics) {
+            if let Some(tenant) = &service.tenant
+                && is_served_by_a_provider(report, draft, &by, &tenant.value, topic)
+            {
+                continue;
+            }
             let usage = TopicUse {
                 by: by.clone(),
                 tenant: service.tenant.as_ref(),

@@ -9,7 +9,7 @@ use super::draft::Draft;
 use super::problem::{ConfigError, Fault, PlacedProblem, Problem, Warning};
 use super::section::{Report, Section};
 use super::settings::Config;
-use super::{engine, links, node, secrets, service, topic, trigger};
+use super::{engine, links, node, provider, secrets, service, topic, trigger};
 use crate::limits;
 
 /// Which of the files that a configuration leads to must be there. A command that only reads a topic must not fail because nothing was
@@ -103,11 +103,14 @@ fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: Pat
     let secrets_table = root.table(report, "secrets");
     let data_dir = node.as_ref().map(|node| node.data_dir.as_path());
     let secrets = secrets::read(report, secrets_table, &folder, data_dir);
+    let pools_table = root.table(report, "pools");
+    let pools = provider::read_pools(report, pools_table);
+    let providers = root.tables(report, "provider").into_iter().map(|section| provider::read(report, section, &folder)).collect();
     let topics = root.tables(report, "topic").into_iter().map(|section| topic::read(report, section)).collect();
     let services = root.tables(report, "service").into_iter().map(|section| service::read(report, section, &folder, files)).collect();
     let triggers = root.tables(report, "trigger").into_iter().map(|section| trigger::read(report, section)).collect();
     root.finish(report, &[]);
-    Draft { node, engine, secrets, topics, services, triggers }
+    Draft { node, engine, secrets, pools, providers, topics, services, triggers }
 }
 
 fn folder_of(path: &Path) -> PathBuf {

@@ -69,6 +69,20 @@ pub(super) enum Fault {
     DeadLetterSchema { by: String, topic: String },
     #[error("{by} parks events in a circle: {}", .circle.join(" → "))]
     DeadLetterCircle { by: String, circle: Vec<String> },
+    #[error("provider id {id:?} is the node's own, for topics of the log")]
+    ReservedProvider { id: String },
+    #[error("{what} cannot be used: {problem}")]
+    Provider { what: String, problem: String },
+    #[error("the name of a secret cannot be used: {problem}")]
+    SecretName { problem: String },
+    #[error("provider {provider:?} has credentials and there is no [secrets]")]
+    NoSecrets { provider: String },
+    #[error("provider {provider:?} maps topics of tenant {tenant:?} and has no credential for it")]
+    NoCredential { provider: String, tenant: String },
+    #[error("provider {provider:?} has a credential for tenant {tenant:?} and maps no topic of it")]
+    UnusedCredential { provider: String, tenant: String },
+    #[error("{by} is granted topic {topic:?}, which {first} and {second} could both serve")]
+    AmbiguousTopic { by: String, topic: String, first: String, second: String },
     #[error("{total} bindings are configured: each trigger counts once for each partition of its topic")]
     TooManyBindings { total: u64 },
     #[error("the manifest cannot be used: {0}")]
@@ -124,6 +138,13 @@ impl Fault {
             Self::RetryDelays { .. } => "config-retry-delays",
             Self::DeadLetterSchema { .. } => "config-dead-letter-schema",
             Self::DeadLetterCircle { .. } => "config-dead-letter-circle",
+            Self::ReservedProvider { .. } => "config-reserved-provider",
+            Self::Provider { .. } => "config-provider",
+            Self::SecretName { .. } => "config-secret-name",
+            Self::NoSecrets { .. } => "config-no-secrets",
+            Self::NoCredential { .. } => "config-no-credential",
+            Self::UnusedCredential { .. } => "config-unused-credential",
+            Self::AmbiguousTopic { .. } => "config-ambiguous-topic",
             Self::TooManyBindings { .. } => "config-too-many-bindings",
             Self::Manifest(_) | Self::Schema(_) => "config-manifest",
             Self::Component { .. } => "config-component",
@@ -174,6 +195,15 @@ impl Fault {
             Self::RetryDelays { .. } => "make the longest delay at least as long as the first".to_owned(),
             Self::DeadLetterSchema { .. } => "park in a topic without schema_ref".to_owned(),
             Self::DeadLetterCircle { .. } => "park in a topic whose own triggers park elsewhere, or nowhere".to_owned(),
+            Self::ReservedProvider { .. } => "choose another id".to_owned(),
+            Self::Provider { .. } => "correct it; docs/publisher.md lists every setting".to_owned(),
+            Self::SecretName { .. } => "use the name under which `latent secret list` shows it".to_owned(),
+            Self::NoSecrets { .. } => "add [secrets] with key_file = \"secrets.key\"; docs/secrets.md shows how to make one".to_owned(),
+            Self::NoCredential { tenant, .. } => {
+                format!("add credentials = [{{ tenant = {tenant:?}, user = \"USER\", secret = \"NAME\" }}]")
+            }
+            Self::UnusedCredential { .. } => "remove it, or map a topic of the tenant".to_owned(),
+            Self::AmbiguousTopic { .. } => "rename one of them: a topic has one provider".to_owned(),
             Self::TooManyBindings { .. } => format!("keep the sum within {}", crate::limits::BINDINGS.max),
             Self::Manifest(_) => "correct the manifest, or name another one with manifest = \"bridge.yaml\" in [engine]".to_owned(),
             Self::Schema(_) => {

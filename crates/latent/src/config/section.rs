@@ -142,6 +142,32 @@ impl<'d> Section<'d> {
         self.integer(report, key, limit).unwrap_or(Spanned { value: limit.default, at })
     }
 
+    /// A whole number in the limit's range that must be there.
+    pub(super) fn required_integer(
+        &mut self,
+        report: &mut Report<'_>,
+        key: &'static str,
+        limit: &Limit,
+        example: &'static str,
+    ) -> Option<Spanned<u64>> {
+        if !self.is_present(key) {
+            self.asked.push(key);
+            report.push(self.at, Fault::Missing { table: self.label.clone(), key, example });
+            return None;
+        }
+        self.integer(report, key, limit)
+    }
+
+    /// Yes or no, if the key is there.
+    pub(super) fn boolean(&mut self, report: &mut Report<'_>, key: &'static str) -> Option<bool> {
+        let item = self.item(key)?;
+        let value = item.as_bool();
+        if value.is_none() {
+            self.wrong_type(report, key, "true or false", item);
+        }
+        value
+    }
+
     /// A table, if the key is there.
     pub(super) fn table(&mut self, report: &mut Report<'_>, key: &'static str) -> Option<Section<'d>> {
         let item = self.item(key)?;
@@ -198,6 +224,20 @@ impl<'d> Section<'d> {
         if values.is_empty() {
             report.push(self.place_of(key), Fault::Empty { table: self.label.clone(), key, example });
         }
+        self.elements(report, key, values)
+    }
+
+    /// Every string of a list, if the key is there.
+    pub(super) fn texts(&mut self, report: &mut Report<'_>, key: &'static str) -> Vec<Spanned<&'d str>> {
+        let Some(item) = self.item(key) else { return Vec::new() };
+        let Some(values) = item.as_array() else {
+            self.wrong_type(report, key, "a list of strings", item);
+            return Vec::new();
+        };
+        self.elements(report, key, values)
+    }
+
+    fn elements(&self, report: &mut Report<'_>, key: &'static str, values: &'d toml_edit::Array) -> Vec<Spanned<&'d str>> {
         let mut texts = Vec::new();
         for value in values {
             let at = start(value.span(), self.place_of(key));

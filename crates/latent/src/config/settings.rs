@@ -4,7 +4,10 @@
 use std::path::PathBuf;
 
 use latent_bridge::BridgeManifest;
-use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ServiceName, TenantId, TopicName};
+use latent_capabilities::PoolSettings;
+use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ProviderId, ServiceName, TenantId, TopicName};
+use latent_nats::NatsConfig;
+use latent_secrets::SecretName;
 
 /// The whole file.
 #[derive(Debug, Clone)]
@@ -17,6 +20,10 @@ pub(crate) struct Config {
     pub(crate) engine: EngineConfig,
     /// `[secrets]`; `None`: the node has no secrets.
     pub(crate) secrets: Option<SecretsConfig>,
+    /// `[pools]`: what all providers share.
+    pub(crate) pools: PoolSettings,
+    /// `[[provider]]`, in the order of the file, ids unique.
+    pub(crate) providers: Vec<ProviderConfig>,
     /// `[[topic]]`, in the order of the file, names unique.
     pub(crate) topics: Vec<TopicConfig>,
     /// `[[service]]`, in the order of the file, names unique.
@@ -70,6 +77,28 @@ pub(crate) enum KeySource {
     File(PathBuf),
     /// A credential that systemd gives.
     Credential(String),
+}
+
+/// A provider of publications to raw subjects of a broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProviderConfig {
+    /// Id, unique in the file.
+    pub(crate) id: ProviderId,
+    /// Where it publishes.
+    pub(crate) nats: NatsConfig,
+    /// One for each tenant that it has mappings of.
+    pub(crate) credentials: Vec<CredentialConfig>,
+}
+
+/// What a tenant authenticates with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CredentialConfig {
+    /// The tenant.
+    pub(crate) tenant: TenantId,
+    /// The broker's user; `None`: the secret is a token.
+    pub(crate) user: Option<String>,
+    /// The password's or token's name in the secret store.
+    pub(crate) secret: SecretName,
 }
 
 /// A topic and its owner.

@@ -68,6 +68,7 @@ impl AccountingBound {
             // What made room is held on by those that run it.
             ("components: compiled code", times(2, composition.backend.snapshot().bytes_max)),
             ("capabilities: completions", composition.capabilities.completions().bytes_max()),
+            ("providers: calls, connections and configurations", composition.providers.accounted_bytes()),
             ("deliveries: read ahead", latent_topics::limits::READ_AHEAD_BYTES.default),
             ("journal", times(limits.journal_entries.into(), JOURNAL_ENTRY_BYTES).saturating_add(limits.journal_log_bytes)),
             ("audit: queue", times(latent_node::limits::AUDIT_QUEUE_RECORDS.default, AUDIT_RECORD_BYTES)),

@@ -21,6 +21,7 @@ use latent_topics::{PROFILE, TopicPublisher};
 use latent_wasmtime::{CompiledCache, CompiledCacheOptions, EngineOptions, WasmEngine};
 use tokio::runtime::Handle;
 
+use super::providers::BrokerProviders;
 use super::shelf::{Facts, Shelf};
 use crate::config::settings::ServiceConfig;
 use crate::config::{Config, EngineConfig};
@@ -28,9 +29,7 @@ use crate::control::Difference;
 use crate::data_dir::DataDir;
 use crate::error::CliError;
 use crate::host::{HostFiles, RevocationFile, read_revocations};
-
-/// The logical id of the provider for topics.
-const TOPICS_PROVIDER: &str = "topics";
+use crate::limits::TOPICS_PROVIDER;
 
 /// What a composition is made with.
 pub(super) struct Foundation<'a> {
@@ -52,6 +51,7 @@ pub(super) struct Composition {
     memory_bytes_max: u64,
     resident_bytes_max: u64,
     provider: ProviderRef,
+    pub(super) providers: BrokerProviders,
     shelf: Mutex<Shelf>,
     published: Mutex<BTreeMap<ServiceName, Published>>,
 }
@@ -89,6 +89,7 @@ impl Composition {
         let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::clone(&audit) as _));
         let installed = capabilities.providers().install(provider.clone(), None, Arc::clone(&publisher) as _);
         installed.map_err(|error| part("the provider for topics", &error))?;
+        let providers = BrokerProviders::install(config, &capabilities, &clock)?;
 
         let shelf = Shelf::open(&dir.components()).map_err(|error| part("the folder of components", &error))?;
         let cache = CompiledCache::open(&dir.compiled(), CompiledCacheOptions::default())
@@ -126,6 +127,7 @@ impl Composition {
             memory_bytes_max,
             resident_bytes_max,
             provider,
+            providers,
             shelf,
             published,
         })
@@ -270,18 +272,22 @@ impl Composition {
         Ok(publication)
     }
 
-    /// What the configuration grants a service: the same for each of its publications.
+    /// What the configuration grants a service, by the provider of each topic: the same for each of its publications.
     fn event_bindings(&self, service: &Published) -> Vec<EventBinding> {
-        if service.topics.is_empty() {
-            return Vec::new();
+        let mut by_provider: BTreeMap<&ProviderRef, BTreeSet<LogicalTopic>> = BTreeMap::new();
+        for topic in &service.topics {
+            let provider = self.providers.serving(&service.tenant, topic).unwrap_or(&self.provider);
+            by_provider.entry(provider).or_default().insert(topic.clone());
         }
-        let binding = |publication: &PublicationId| EventBinding {
-            publication: *publication,
-            tenant: service.tenant.clone(),
-            provider: self.provider.clone(),
-            topics: service.topics.clone(),
-        };
-        service.publications.iter().map(binding).collect()
+        let bindings = by_provider.into_iter().flat_map(|(provider, topics)| {
+            service.publications.iter().map(move |publication| EventBinding {
+                publication: *publication,
+                tenant: service.tenant.clone(),
+                provider: provider.clone(),
+                topics: topics.clone(),
+            })
+        });
+        bindings.collect()
     }
 
     /// Removes what no service names from disk. To be called once, before anything runs.

@@ -10,15 +10,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use latent_core::{Clock as _, ProviderId, SystemClock, TenantId, UnixMillis};
-use latent_secrets::{LocalSecretStore, NewSecret, SealingKey, SecretError, SecretInfo, SecretName, TlsBinding};
+use latent_secrets::{LocalSecretStore, NewSecret, SecretError, SecretInfo, SecretName, TlsBinding};
 
 use self::expiry::Expiry;
 use self::shown::ShownSecret;
-use crate::config::settings::{KeySource, SecretsConfig};
+use crate::config::settings::SecretsConfig;
 use crate::config::{self, NamedFiles};
 use crate::error::CliError;
 use crate::exit::ExitStatus;
 use crate::output::{Form, Output};
+use crate::secret_store;
 use crate::timestamp::timestamp_seconds;
 
 /// `latent secret`.
@@ -269,11 +270,7 @@ impl Place {
     }
 
     fn open(&self, doing: &'static str) -> Result<LocalSecretStore, CliError> {
-        let key = match &self.secrets.key {
-            KeySource::File(file) => SealingKey::from_file(file),
-            KeySource::Credential(name) => SealingKey::from_systemd_credential(name),
-        };
-        key.and_then(|key| LocalSecretStore::open(&self.secrets.directory, key)).map_err(|source| failed(doing, source))
+        secret_store::open(&self.secrets).map_err(|source| failed(doing, source))
     }
 }
 

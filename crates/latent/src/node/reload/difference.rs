@@ -42,9 +42,11 @@ fn for_restart(now: &Config, next: &Config) -> Vec<String> {
         manifest_path: manifest_path_now,
         maintenance_interval_seconds: maintenance_interval_seconds_now,
     } = &now.engine;
-    let Config { path: _, node: _, engine: _, secrets, topics: _, services: _, triggers: _ } = next;
+    let Config { path: _, node: _, engine: _, secrets, pools, providers, topics: _, services: _, triggers: _ } = next;
     let parts = [
         ("[secrets]", *secrets != now.secrets),
+        ("[pools]", *pools != now.pools),
+        ("[[provider]]", *providers != now.providers),
         ("[node] name", *name != now.node.name),
         ("[node] data_dir", *data_dir != now.node.data_dir),
         ("[limits] cells", *cells != now.node.cells),

@@ -1,0 +1,116 @@
+//! The providers of a configuration that publish to a broker, with the pools and the secrets they share. Nothing is dialled here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use latent_capabilities::{ActivationCapabilityRuntime, PoolSnapshot, ProviderPools, ProviderRef};
+use latent_core::{Clock, Epoch, LogicalTopic, TenantId};
+use latent_nats::{Connection, NatsCredential, NatsPools, NatsPublisher};
+use latent_secrets::{LocalSecretStore, TlsBinding};
+use tokio::sync::watch;
+
+use super::composition::part;
+use crate::config::Config;
+use crate::config::settings::{CredentialConfig, ProviderConfig, SecretsConfig};
+use crate::error::CliError;
+use crate::secret_store;
+
+/// See the module.
+pub(super) struct BrokerProviders {
+    pools: ProviderPools<Connection>,
+    publishers: Vec<NatsPublisher>,
+}
+
+impl BrokerProviders {
+    /// Opens the store of secrets, where one is configured, and installs every provider of the configuration.
+    ///
+    /// # Errors
+    /// [`CliError::Node`] naming the store or the provider.
+    pub(super) fn install(
+        config: &Config,
+        capabilities: &Arc<ActivationCapabilityRuntime>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, CliError> {
+        let pools = ProviderPools::new(config.pools.clone(), Arc::clone(clock));
+        let secrets = config.secrets.as_ref().filter(|_| !config.providers.is_empty()).map(open).transpose()?;
+        let shared = NatsPools { capabilities: Arc::clone(capabilities), pools: pools.clone(), clock: Arc::clone(clock) };
+        let install = |provider: &ProviderConfig| {
+            let failed = |error: &dyn std::fmt::Display| part(&format!("provider {}", provider.id), error);
+            let bind = |credential: &CredentialConfig| {
+                let secrets = secrets.as_ref().ok_or_else(|| failed(&"there is no [secrets]"))?;
+                bind(secrets, provider, credential, clock.as_ref()).map_err(|error| failed(&error))
+            };
+            let credentials = provider.credentials.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+            NatsPublisher::install(&shared, provider.id.clone(), Epoch(1), None, provider.nats.clone(), credentials)
+                .map_err(|error| failed(&error))
+        };
+        let publishers = config.providers.iter().map(install).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { pools, publishers })
+    }
+
+    /// The provider that maps a topic for a tenant, if one does. The configuration allows one at most.
+    pub(super) fn serving(&self, tenant: &TenantId, topic: &LogicalTopic) -> Option<&ProviderRef> {
+        let serves = |publisher: &&NatsPublisher| publisher.config().topics_of(tenant).any(|mapped| mapped == topic);
+        self.publishers.iter().find(serves).map(NatsPublisher::reference)
+    }
+
+    /// Each provider.
+    pub(super) fn publishers(&self) -> &[NatsPublisher] {
+        &self.publishers
+    }
+
+    /// What all of them hold.
+    pub(super) fn pools(&self) -> PoolSnapshot {
+        self.pools.snapshot()
+    }
+
+    /// What all of them may account for.
+    pub(super) fn accounted_bytes(&self) -> u64 {
+        // Without a provider nothing is ever charged.
+        if self.publishers.is_empty() { 0 } else { self.pools.settings().accounted_bytes() }
+    }
+
+    /// Closes connections that nobody uses any more, until `stop` becomes true; then all that are idle, and refuses everything. One timer
+    /// for the whole node, and none where no provider is configured.
+    pub(super) async fn tend_until(&self, mut stop: watch::Receiver<bool>) {
+        if self.publishers.is_empty() {
+            return;
+        }
+        let age = Duration::from_millis(self.pools.settings().get(&latent_capabilities::limits::POOL_IDLE_MILLIS));
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(age) => self.pools.close_idle(),
+                // An error means that the sender is gone, which is a stop as well.
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+
+    /// Refuses everything from now on and closes what is idle.
+    pub(super) fn shut_down(&self) {
+        self.pools.shut_down();
+    }
+}
+
+fn open(secrets: &SecretsConfig) -> Result<Arc<LocalSecretStore>, CliError> {
+    secret_store::open(secrets).map(Arc::new).map_err(|error| part("the store of secrets", &error))
+}
+
+fn bind(
+    secrets: &Arc<LocalSecretStore>,
+    provider: &ProviderConfig,
+    credential: &CredentialConfig,
+    clock: &dyn Clock,
+) -> Result<NatsCredential, latent_secrets::BindError> {
+    let binding = TlsBinding {
+        tenant: credential.tenant.clone(),
+        provider: provider.id.clone(),
+        server_name: provider.nats.server_name().to_owned(),
+        port: provider.nats.address().port(),
+    };
+    let handle = secrets.bind_tls_credential(&credential.secret, &binding, clock.unix())?;
+    Ok(match &credential.user {
+        Some(user) => NatsCredential::password(credential.tenant.clone(), user, handle),
+        None => NatsCredential::token(credential.tenant.clone(), handle),
+    })
+}
