@@ -190,6 +190,37 @@ pub(crate) struct NodeSummary {
     /// What the node's memory can add up to.
     #[serde(default)]
     pub(crate) accounting: AccountingBound,
+    /// Providers that publish to a broker; their publications are counted above as well.
+    #[serde(default)]
+    pub(crate) providers: Vec<ProviderSummary>,
+}
+
+/// A provider that publishes to a broker.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProviderSummary {
+    /// Its id.
+    pub(crate) id: String,
+    /// The rules it follows.
+    pub(crate) profile: String,
+    /// The epoch in force.
+    pub(crate) epoch: u64,
+    /// Topics that it maps.
+    pub(crate) mappings: u64,
+    /// Publications that wait for a connection.
+    pub(crate) queued: u64,
+    /// Publications that hold one, or make one.
+    pub(crate) running: u64,
+    /// Connections that exist.
+    pub(crate) connections: u64,
+    /// Connections made since the node started.
+    pub(crate) connected: u64,
+    /// Attempts to connect that failed.
+    pub(crate) connects_failed: u64,
+    /// Idle connections that were found closed.
+    pub(crate) parked_lost: u64,
+    /// Its publications by how they ended.
+    pub(crate) publications: PublicationCounts,
 }
 
 /// Activations by how they ended.

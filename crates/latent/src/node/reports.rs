@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use latent_bridge::embedded::TopicStatistics;
 use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
+use latent_nats::{NatsPublisher, NatsSnapshot};
 use latent_core::{ActivationId, Clock, Offset, Partition, Place, SystemClock};
 use latent_node::delivery::{BindingStatus, CycleState, DeliveryHandle};
 use latent_topics::{DeliveryStore, UnitKey};
@@ -20,7 +21,7 @@ use crate::config::Config;
 use crate::config::settings::{StartPosition, TriggerConfig};
 use crate::control::{
     ActivationCounts, BindingState, ClockInfo, ControlTarget, EventHistory, Fault, Forgotten, Invocation, Invoked, JournalReach,
-    LatencyMillis, NodeInfo, NodeSummary, PublicationCounts, ReloadOrder, Reloaded, RemovedTrigger, RevokeOrder, Revoked, RouteOrder,
+    LatencyMillis, NodeInfo, NodeSummary, ProviderSummary, PublicationCounts, ReloadOrder, Reloaded, RemovedTrigger, RevokeOrder, Revoked, RouteOrder,
     Routed, ServiceInfo, TriggerEvent, TriggerStatus, runs_of,
 };
 use crate::error::CliError;
@@ -69,19 +70,24 @@ impl ControlTarget for Reports {
 
     fn node_summary(&self) -> NodeSummary {
         let (deliveries, publications) = (self.deliveries.totals(), self.composition.publisher.totals());
+        let providers: Vec<_> = self.composition.providers.publishers().iter().map(provider_summary).collect();
+        let with_providers = |own: u64, of: fn(&PublicationCounts) -> u64| {
+            providers.iter().fold(own, |sum, provider| sum.saturating_add(of(&provider.publications)))
+        };
         #[allow(clippy::cast_precision_loss, reason = "milliseconds of at most a day are exact in an f64")]
         let latency = deliveries.append_to_settled.map(|latency| LatencyMillis { p50: latency.p50 as f64, p99: latency.p99 as f64 });
         NodeSummary {
             activations: ActivationCounts { success: deliveries.success, rejected: deliveries.rejected, failed: deliveries.failed },
             events_settled: deliveries.settled,
             publications: PublicationCounts {
-                receipts: publications.receipts,
-                duplicates: publications.duplicates,
-                failures: publications.failures,
-                uncertain: publications.uncertain,
+                receipts: with_providers(publications.receipts, |of| of.receipts),
+                duplicates: with_providers(publications.duplicates, |of| of.duplicates),
+                failures: with_providers(publications.failures, |of| of.failures),
+                uncertain: with_providers(publications.uncertain, |of| of.uncertain),
             },
             append_to_settled_ms: latency,
             accounting: self.accounting(),
+            providers,
         }
     }
 
@@ -279,3 +285,35 @@ fn stopped_trigger(trigger: &TriggerConfig, log: &EmbeddedBroker, store: &Delive
         last_error: None,
     })
 }
+fn provider_summary(publisher: &NatsPublisher) -> ProviderSummary {
+    let NatsSnapshot {
+        epoch,
+        mappings,
+        queued,
+        running,
+        connections,
+        connected,
+        connects_failed,
+        parked_lost,
+        attempts: _,
+        possible_writes: _,
+        acknowledged,
+        duplicates,
+        failures,
+        uncertain,
+    } = publisher.snapshot();
+    ProviderSummary {
+        id: publisher.reference().logical_id.to_string(),
+        profile: publisher.reference().profile.to_string(),
+        epoch: epoch.0,
+        mappings,
+        queued,
+        running,
+        connections,
+        connected,
+        connects_failed,
+        parked_lost,
+        publications: PublicationCounts { receipts: acknowledged, duplicates, failures, uncertain },
+    }
+}
+
