@@ -147,7 +147,6 @@ impl<'l> Handshake<'l> {
         match outcome {
             Ok(facts) => {
                 self.link.server = Some(facts);
-                self.link.begin_stage();
                 self.has_info = true;
             }
             Err(error) => self.fail(error),
