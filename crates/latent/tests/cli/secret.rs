@@ -20,7 +20,7 @@ fn with_key() -> CliEnv {
 const BINDING: [&str; 8] = ["--tenant", "acme", "--provider", "broker", "--server-name", "NATS.example.net", "--port", "4222"];
 
 fn put(env: &CliEnv, name: &str, more: &[&str], value: &str) -> CliOutput {
-    let arguments = ["secret", "put", name, "--json"].iter().chain(&BINDING).chain(more);
+    let arguments = ["secret", "put", name, "--json"].into_iter().chain(BINDING).chain(more.iter().copied());
     unmarked(env.run_with_input(arguments, value.as_bytes().to_vec()))
 }
 
