@@ -6,7 +6,7 @@ use latent_core::Budget;
 
 use super::load::parse;
 use super::problem::PlacedProblem;
-use super::settings::{SharePermission, StartPosition};
+use super::settings::{KeySource, SecretsConfig, SharePermission, StartPosition};
 use super::*;
 
 const MANIFEST: &str = "\

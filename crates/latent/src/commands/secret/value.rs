@@ -78,7 +78,7 @@ mod tests {
             (max, "\n", max),
             (max, "\r\n", max),
             (max + 1, "", max + 1),
-            (max + 1, "\r\n", max + 2),
+            (max + 1, "\r\n", max + 1),
             (100_000, "", max + 3),
         ] {
             std::fs::write(&path, "x".repeat(bytes) + end).unwrap();
