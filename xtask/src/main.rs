@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its standard streams")]
 
 mod bench;
+mod broker;
 mod campaign;
 mod counts;
 mod demo;
@@ -30,6 +31,7 @@ usage: cargo xtask <command>
   test              install what the tests need, then formatting, lints, tidy, rows and all tests
   tidy [--bless]    the rules of the tree; --bless rewrites the table of docs/limits.md from the sources
   rows [--final]    every requirement row has its test or its document; --final allows no open row
+  broker            fetch the pinned NATS server that tests run against, check it, print its path
   guests            build every guest for wasm32-wasip2
   fuzz [--seconds N]  seeded mutations of the fuzz corpora, for 60 s or N
   bench [--json]    measure log, activations and deliveries, built with optimisations, as ratios to loops by hand
@@ -62,6 +64,7 @@ fn run(arguments: &[&str]) -> Result<(), Failure> {
         ["bench"] => bench::run(&root, bench::Form::Readable),
         ["bench", "--json"] => bench::run(&root, bench::Form::Json),
         ["campaign", name] => campaign::run(&root, name),
+        ["broker"] => broker::ensure(&root).map(|server| println!("{}", server.display())),
         ["guests"] => guests::build_all(&root),
         ["fuzz"] => fuzz::run(&root, fuzz::SECONDS_DEFAULT),
         ["fuzz", "--seconds", seconds] => fuzz::run(&root, seconds.parse().map_err(|_| Failure::Usage)?),

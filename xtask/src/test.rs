@@ -3,7 +3,7 @@
 //! A failed step does not stop the others: one run shows all there is to mend. The last line of standard output is
 //! `N passed, M failed, K skipped`; a step that fails without a test to blame counts as one failure.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::process::{cargo, host_target, run_lines, run_step, timed};
 use crate::tree::Tree;
-use crate::{guests, rows, tidy};
+use crate::{broker, guests, rows, tidy};
 
 /// Asks for the tests that compile a project of their own, which take a while.
 const SLOW_TESTS_VAR: &str = "LATENT_SLOW_TESTS";
@@ -26,12 +26,12 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
     let start = Instant::now();
     let skips_file = root.join("target").join("xtask").join("skips");
     clear(&skips_file)?;
-    let mut session = Session { root, skips_file: &skips_file, counts: Counts::default() };
+    let mut session = Session { root, skips_file: &skips_file, server: None, counts: Counts::default() };
     if let Err(failure) = session.run_all() {
         eprintln!("    {failure}");
         session.counts.step_failed("preparing the steps", session.counts.failed);
     }
-    let Session { mut counts, .. } = session;
+    let mut counts = session.counts;
     counts.skips_file(&std::fs::read_to_string(&skips_file).unwrap_or_default());
     name_all("skipped", &counts.skips);
     name_all("FAILED", &counts.failures);
@@ -47,15 +47,18 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
 struct Session<'a> {
     root: &'a Path,
     skips_file: &'a Path,
+    /// The broker that tests run against, once it is there.
+    server: Option<PathBuf>,
     counts: Counts,
 }
 
 impl Session<'_> {
     fn run_all(&mut self) -> Result<(), Failure> {
-        // What tests need from outside is installed here, before anything that could need it: the wasm target, and the pinned
-        // broker as soon as a test asks for one.
+        // What tests need from outside is installed here, before anything that could need it.
         let root = self.root;
         self.step("the wasm target", |_| guests::ensure_target(root));
+        let fetched = broker::ensure(root).map(|path| self.server = Some(path));
+        self.step("the pinned broker", |_| fetched);
         let workspaces = Tree::read(root)?.workspace_folders();
         let host = host_target(root)?;
         for folder in &workspaces {
@@ -93,6 +96,9 @@ impl Session<'_> {
             command.args(["--target", host]);
         }
         command.env(REQUIRE_BROKER_VAR, "1").env(SLOW_TESTS_VAR, "1").env(SKIPS_FILE_VAR, self.skips_file);
+        if let Some(server) = &self.server {
+            command.env(broker::SERVER_VAR, server);
+        }
         let name = titled("tests", folder);
         self.step(&name, |counts| run_lines(&name, &mut command, |line| counts.line(line)));
     }

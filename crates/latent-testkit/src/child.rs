@@ -75,12 +75,24 @@ impl ChildGuard {
     /// # Errors
     /// The signal could not be sent.
     pub fn terminate(&mut self) -> io::Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Does what Ctrl-C does to the child (SIGINT). Nothing happens when it has ended already.
+    ///
+    /// # Errors
+    /// The signal could not be sent.
+    pub fn interrupt(&mut self) -> io::Result<()> {
+        self.signal(Signal::INT)
+    }
+
+    fn signal(&mut self, signal: Signal) -> io::Result<()> {
         if self.child.try_wait()?.is_some() {
             return Ok(());
         }
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the child has no process id"))?;
-        Ok(kill_process(pid, Signal::TERM)?)
+        Ok(kill_process(pid, signal)?)
     }
 
     /// Ends the child at once (SIGKILL) and reaps it: what `kill -9` does.
@@ -142,7 +154,11 @@ mod tests {
     #[test]
     fn a_child_ends_by_the_signal_it_was_sent() {
         type End = fn(&mut ChildGuard) -> io::Result<()>;
-        let cases: [(&str, i32, End); 2] = [("terminate", 15, ChildGuard::terminate), ("kill", 9, |guard| guard.kill().map(drop))];
+        let cases: [(&str, i32, End); 3] = [
+            ("terminate", 15, ChildGuard::terminate),
+            ("interrupt", 2, ChildGuard::interrupt),
+            ("kill", 9, |guard| guard.kill().map(drop)),
+        ];
         for (name, signal, end) in cases {
             let mut guard = sleeper();
             end(&mut guard).unwrap();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, RUN_VAR, StreamSpec, TestCa};
+use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, CGROUPS_VAR, RUN_VAR, StreamSpec, TestCa};
 use latent_testkit::{ChildGuard, require_broker, wait_until};
 use rustls::pki_types::ServerName;
 use tokio::io::AsyncReadExt;
@@ -196,6 +196,28 @@ fn a_killed_test_leaves_no_broker_and_no_folder() {
     child.kill().unwrap();
     wait_until("the broker ends with its test", || !runs(pid));
     wait_until("its folder goes too", || !folder.exists());
+}
+
+/// The fixture reads the environment, so this test runs itself again as a process with another one.
+#[test]
+fn the_server_enters_every_control_group_it_is_given() {
+    const ROLE: &str = "LATENT_TESTKIT_ROLE";
+    require_broker!();
+    if std::env::var_os(ROLE).is_some() {
+        let broker = Broker::start(with_orders());
+        for group in std::env::split_paths(&std::env::var_os(CGROUPS_VAR).unwrap()) {
+            let entered = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+            assert_eq!(entered.trim(), broker.pid().unwrap().to_string());
+        }
+        return;
+    }
+    // Ordinary folders: what is written into them can be read again.
+    let groups = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "fixture::the_server_enters_every_control_group_it_is_given"]).env(ROLE, "child");
+    command.env(CGROUPS_VAR, std::env::join_paths(groups.iter().map(tempfile::TempDir::path)).unwrap());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 /// The server (not a shell on the way to it) that carries the mark of a run.
