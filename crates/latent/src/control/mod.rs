@@ -43,4 +43,6 @@ pub(crate) use replaying::{ReplayOrder, ReplayRefused, Replayed};
 pub(crate) use server::ControlServer;
 pub(crate) use socket::ControlSocket;
 pub(crate) use statistics::{Maintained, PartitionInfo};
-pub(crate) use target::{ActivationCounts, BindingState, ControlTarget, LatencyMillis, NodeSummary, PublicationCounts, TriggerStatus};
+pub(crate) use target::{
+    ActivationCounts, BindingState, ControlTarget, LatencyMillis, NodeSummary, ProviderSummary, PublicationCounts, TriggerStatus,
+};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use latent_bridge::embedded::TopicStatistics;
 use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
-use latent_nats::{NatsPublisher, NatsSnapshot};
 use latent_core::{ActivationId, Clock, Offset, Partition, Place, SystemClock};
+use latent_nats::{NatsPublisher, NatsSnapshot};
 use latent_node::delivery::{BindingStatus, CycleState, DeliveryHandle};
 use latent_topics::{DeliveryStore, UnitKey};
 
@@ -21,8 +21,8 @@ use crate::config::Config;
 use crate::config::settings::{StartPosition, TriggerConfig};
 use crate::control::{
     ActivationCounts, BindingState, ClockInfo, ControlTarget, EventHistory, Fault, Forgotten, Invocation, Invoked, JournalReach,
-    LatencyMillis, NodeInfo, NodeSummary, ProviderSummary, PublicationCounts, ReloadOrder, Reloaded, RemovedTrigger, RevokeOrder, Revoked, RouteOrder,
-    Routed, ServiceInfo, TriggerEvent, TriggerStatus, runs_of,
+    LatencyMillis, NodeInfo, NodeSummary, ProviderSummary, PublicationCounts, ReloadOrder, Reloaded, RemovedTrigger, RevokeOrder, Revoked,
+    RouteOrder, Routed, ServiceInfo, TriggerEvent, TriggerStatus, runs_of,
 };
 use crate::error::CliError;
 use crate::host::ClockWatch;
@@ -316,4 +316,3 @@ fn provider_summary(publisher: &NatsPublisher) -> ProviderSummary {
         publications: PublicationCounts { receipts: acknowledged, duplicates, failures, uncertain },
     }
 }
-

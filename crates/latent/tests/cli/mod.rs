@@ -15,6 +15,7 @@ mod maintaining;
 mod mistakes;
 mod new;
 mod outcomes;
+mod provider;
 mod reading;
 mod reloading;
 mod resuming;
