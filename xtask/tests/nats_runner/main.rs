@@ -21,6 +21,9 @@ xtask) echo "$FAKE/server" ;;
 test)
   echo "$@" >> "$FAKE/tests"
   [ -z "$LATENT_BROKER_CGROUP" ] || echo "$LATENT_BROKER_CGROUP" > "$FAKE/groups"
+  for group in $(echo "$LATENT_BROKER_CGROUP" | tr : ' '); do
+    cat "$group/memory.limit_in_bytes" "$group/memory.max" "$group/pids.max" "$group/cpu.cfs_quota_us" "$group/cpu.max" 2>/dev/null
+  done > "$FAKE/limits"
   echo "$LATENT_REQUIRE_BROKER $LATENT_NATS_SERVER" > "$FAKE/environment"
   echo secret > "$TMPDIR/key.pem"
   echo "$TMPDIR" > "$FAKE/folder"
@@ -111,6 +114,10 @@ fn the_exit_status_of_the_tests_is_kept_and_what_they_leave_is_removed() {
         assert_eq!(tests.lines().count(), 2);
         for (line, expected) in tests.lines().zip(expected) {
             assert_eq!(line, format!("test --locked {expected} --all-features --no-fail-fast"));
+        }
+        if !fake.read("groups").is_empty() {
+            let limits = fake.read("limits");
+            assert!(["268435456", "64", "100000"].iter().all(|limit| limits.split_whitespace().any(|word| word == *limit)), "{limits}");
         }
         assert_eq!(fake.read("environment").trim(), format!("1 {}", fake.env.folder().join("server").display()));
     }
