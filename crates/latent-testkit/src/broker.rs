@@ -26,6 +26,7 @@ pub use spec::{BrokerAuth, BrokerSpec, BrokerUser, PUBLISHER_INBOXES, SERVER_NAM
 use spec::{CERTIFICATE_FILE, CONFIG_FILE, KEY_FILE, Place, configuration};
 
 use crate::own_thread::block_on;
+use crate::wait_until;
 
 /// Leaves the test, counted, when there is no broker to run it against. A macro, because only the test itself can return.
 #[macro_export]
@@ -144,6 +145,12 @@ impl Broker {
     /// When it does not run.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
+        let Some(pid) = self.pid() else { return };
+        let tasks = format!("/proc/{pid}/task");
+        wait_until("every thread of the broker to stand still", || {
+            let states = std::fs::read_dir(&tasks).into_iter().flatten().flatten();
+            states.map(|task| std::fs::read_to_string(task.path().join("stat")).unwrap_or_default()).all(|stat| is_stopped(&stat))
+        });
     }
 
     /// Lets a paused process go on (SIGCONT).
@@ -218,4 +225,20 @@ impl Broker {
 fn write_configuration(folder: &TempDir, spec: &BrokerSpec, port: Option<u16>, admin: &BrokerUser) {
     let text = configuration(spec, &Place { folder: folder.path(), port, admin });
     std::fs::write(folder.path().join(CONFIG_FILE), text).expect("a file of the broker");
+}
+/// Whether a line of `/proc/PID/task/TID/stat` is of a thread that a signal stopped. The name before the state may hold anything.
+fn is_stopped(stat: &str) -> bool {
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 't']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_stopped;
+
+    #[test]
+    fn a_stopped_thread_is_told_from_a_running_one_whatever_its_name() {
+        assert!(is_stopped("7 (nats) R (x) T 1 1") && is_stopped("7 (nats-server) t 1"));
+        assert!(!is_stopped("7 (a) T (b) S 1") && !is_stopped("7 (nats-server) R 1"));
+        assert!(is_stopped(""), "a thread that has ended does nothing");
+    }
 }
