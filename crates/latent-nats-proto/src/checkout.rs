@@ -2,10 +2,10 @@
 
 use crate::broker_error::{self, BrokerError};
 use crate::exchange::{Ended, Exchange, Want, unwritten};
-use crate::frame::{Frame, Message};
-use crate::headers;
-use crate::link::{Link, PING, Reader, SUBSCRIPTION, Seen, receive};
+use crate::frame::Frame;
+use crate::link::{Link, PING, Reader, Seen, receive};
 use crate::outcome::{Connection, Evidence};
+use crate::triggers::is_status;
 
 /// Why a parked connection cannot be used any more. Nothing was published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -98,12 +98,6 @@ impl<'l> Checkout<'l> {
     fn has_asked(&self) -> bool {
         !self.link.head.is_empty() && self.written >= self.link.head.len()
     }
-}
-
-/// Whether a message is the status of a pull of this connection.
-fn is_status(message: Message<'_>, connection: &[u8]) -> bool {
-    let has_status = message.headers.is_some_and(|block| matches!(headers::status(block), Ok(Some(_))));
-    has_status && message.payload.is_empty() && message.subscription == SUBSCRIPTION && message.subject.starts_with(connection)
 }
 
 impl Reader for Checkout<'_> {

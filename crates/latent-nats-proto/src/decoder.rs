@@ -23,7 +23,11 @@ pub(crate) struct Decoder {
 impl Decoder {
     /// For messages whose headers and body have at most [`RECEIPT_BYTES`].
     pub(crate) fn for_receipts() -> Self {
-        let body_bytes_max = RECEIPT_BYTES.max_usize();
+        Self::new(RECEIPT_BYTES.max_usize())
+    }
+
+    /// For messages whose headers and body have at most so many bytes.
+    pub(crate) fn new(body_bytes_max: usize) -> Self {
         let capacity = CONTROL_LINE_BYTES.max_usize() + body_bytes_max + 2 * LINE_END.len();
         Self { buffer: vec![0; capacity].into(), start: 0, end: 0, scanned: 0, taken: 0, head: None, body_bytes_max }
     }
@@ -138,6 +142,7 @@ impl Decoder {
         Ok(Some(Frame::Message(Message {
             subject: self.at(line.subject),
             subscription: self.at(line.subscription),
+            reply: line.reply.map(|reply| self.at(reply)),
             headers: line.header_bytes.map(|_| self.at(line_bytes..payload_start)),
             payload: self.at(payload_start..body_end),
         })))

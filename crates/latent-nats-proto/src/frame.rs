@@ -21,6 +21,8 @@ pub(crate) enum Frame<'a> {
 pub(crate) struct Message<'a> {
     pub(crate) subject: &'a [u8],
     pub(crate) subscription: &'a [u8],
+    /// Where a reply to it goes; what settles a pulled message.
+    pub(crate) reply: Option<&'a [u8]>,
     /// The header block of an `HMSG`.
     pub(crate) headers: Option<&'a [u8]>,
     pub(crate) payload: &'a [u8],
@@ -50,6 +52,7 @@ pub(crate) enum Line {
 pub(crate) struct MessageLine {
     pub(crate) subject: Range<usize>,
     pub(crate) subscription: Range<usize>,
+    pub(crate) reply: Option<Range<usize>>,
     pub(crate) header_bytes: Option<usize>,
     pub(crate) total_bytes: usize,
 }
@@ -91,7 +94,7 @@ fn message(line: &[u8], rest: Range<usize>, has_headers: bool) -> Result<Line, F
         count += 1;
     }
     let sizes = if has_headers { 2 } else { 1 };
-    // With or without a subject for replies, which nothing here answers.
+    // With or without a subject for replies.
     if count != 2 + sizes && count != 3 + sizes {
         return Err(FrameError::Malformed);
     }
@@ -101,8 +104,9 @@ fn message(line: &[u8], rest: Range<usize>, has_headers: bool) -> Result<Line, F
     if header_bytes.is_some_and(|bytes| bytes > total_bytes) {
         return Err(FrameError::Malformed);
     }
-    let [subject, subscription, ..] = fields;
-    Ok(Line::Message(MessageLine { subject, subscription, header_bytes, total_bytes }))
+    let [subject, subscription, third, ..] = fields;
+    let reply = (count == 3 + sizes).then_some(third);
+    Ok(Line::Message(MessageLine { subject, subscription, reply, header_bytes, total_bytes }))
 }
 
 fn next_field(line: &[u8], from: usize) -> Option<Range<usize>> {

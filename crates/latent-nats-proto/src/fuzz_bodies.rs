@@ -88,7 +88,7 @@ impl Decoded {
                 assert!(text.len() <= CONTROL_LINE_BYTES.max_usize(), "a line of {} bytes", text.len());
                 self.bytes.extend_from_slice(text);
             }
-            Frame::Message(Message { subject, subscription, headers, payload }) => {
+            Frame::Message(Message { subject, subscription, headers, payload, .. }) => {
                 let headers = headers.unwrap_or_default();
                 assert!(headers.len() + payload.len() <= RECEIPT_BYTES.max_usize(), "a message above its bound");
                 [subject, subscription, headers, payload].into_iter().for_each(|part| self.bytes.extend_from_slice(part));

@@ -31,6 +31,7 @@ mod publish;
 mod receipt;
 #[cfg(any(test, feature = "fuzzing"))]
 mod testing;
+pub mod triggers;
 
 pub use checkout::{Checkout, CheckoutError};
 pub use connect::{Credential, CredentialError};

@@ -65,6 +65,24 @@ pub const PAYLOAD_BYTES: Limit = Limit {
     max: 262_144,
     bounds: "payload of one publication, whatever ceiling is configured",
 };
+/// Headers of one pulled message (T-025).
+pub const DELIVERED_HEADER_BYTES: Limit = Limit {
+    name: "nats_delivered_header_bytes",
+    unit: "bytes",
+    default: 8_192,
+    min: 8_192,
+    max: 8_192,
+    bounds: "headers of one message pulled from a stream",
+};
+/// Payload of one pulled message (T-024).
+pub const DELIVERED_PAYLOAD_BYTES: Limit = Limit {
+    name: "nats_delivered_payload_bytes",
+    unit: "bytes",
+    default: 32_768,
+    min: 1,
+    max: 32_768,
+    bounds: "payload of one message pulled from a stream, whatever ceiling is configured",
+};
 /// Memory of one connection's protocol, its secret apart.
 pub const LINK_BYTES: Limit = Limit {
     name: "nats_link_bytes",
@@ -72,7 +90,7 @@ pub const LINK_BYTES: Limit = Limit {
     default: 20_480,
     min: 20_480,
     max: 20_480,
-    bounds: "protocol memory of one connection to the broker, allocated once",
+    bounds: "protocol memory of one connection that publishes, allocated once",
 };
 /// What a handshake holds beside the link: CONNECT with every byte of the secret escaped.
 pub const AUTHENTICATION_SCRATCH_BYTES: Limit = Limit {
@@ -97,6 +115,8 @@ pub const ALL: &[Limit] = &[
     SUBJECT_BYTES,
     STREAM_BYTES,
     PAYLOAD_BYTES,
+    DELIVERED_HEADER_BYTES,
+    DELIVERED_PAYLOAD_BYTES,
     LINK_BYTES,
     AUTHENTICATION_SCRATCH_BYTES,
 ];

@@ -7,8 +7,9 @@ use crate::exchange::Ended;
 use crate::frame::{Frame, FrameError};
 use crate::inbox::{INBOX_BYTES_MAX, Inbox, InstanceInbox};
 use crate::info::{self, InfoError, ServerFacts};
-use crate::limits::{CONTROL_FRAMES, HEADER_BLOCK_BYTES, SUBJECT_BYTES};
+use crate::limits::{CONTROL_FRAMES, DELIVERED_HEADER_BYTES, DELIVERED_PAYLOAD_BYTES, HEADER_BLOCK_BYTES, SUBJECT_BYTES};
 use crate::outcome::{Connection, Evidence};
+use crate::triggers::{AckNumbers, Delivery};
 
 pub(crate) const PING: &[u8] = b"PING\r\n";
 pub(crate) const PONG: &[u8] = b"PONG\r\n";
@@ -43,6 +44,8 @@ pub struct Link {
     controls: usize,
     /// A status of the last pull may still arrive, once. Nothing that publishes sets it.
     pub(crate) late_status_may_arrive: bool,
+    /// The message that the last pull brought.
+    pub(crate) delivery: DeliveryStore,
 }
 
 /// What a link read for an exchange.
@@ -58,8 +61,20 @@ pub(crate) enum Seen<'a> {
 impl Link {
     /// The memory of the connection with this number, which no other of the instance ever had.
     pub fn new(instance: &InstanceInbox, connection: u64) -> Self {
+        Self::with(Decoder::for_receipts(), DeliveryStore::new(0), instance, connection)
+    }
+
+    /// The memory of a connection that pulls messages of at most this payload, which is copied once on its way.
+    pub fn for_triggers(instance: &InstanceInbox, connection: u64, payload_bytes_max: u32) -> Self {
+        let payload_bytes_max = (payload_bytes_max as usize).min(DELIVERED_PAYLOAD_BYTES.max_usize());
+        let message_bytes_max = payload_bytes_max + DELIVERED_HEADER_BYTES.max_usize();
+        let delivery = DeliveryStore::new(message_bytes_max + ACK_SUBJECT_BYTES);
+        Self::with(Decoder::new(message_bytes_max), delivery, instance, connection)
+    }
+
+    fn with(decoder: Decoder, delivery: DeliveryStore, instance: &InstanceInbox, connection: u64) -> Self {
         Self {
-            decoder: Decoder::for_receipts(),
+            decoder,
             inbox: Inbox::new(instance, connection),
             server: None,
             standing: Standing::Fresh,
@@ -67,6 +82,7 @@ impl Link {
             tail: Tail { bytes: [0; TAIL_BYTES], len: 0 },
             controls: 0,
             late_status_may_arrive: false,
+            delivery,
         }
     }
 
@@ -111,26 +127,18 @@ impl Link {
 
     /// The next complete frame. PING is answered in the tail, INFO is taken, and both count.
     pub(crate) fn read(&mut self) -> Option<Seen<'_>> {
-        let frame = match self.decoder.next() {
-            Ok(frame) => frame?,
-            Err(error) => return Some(Seen::Fault(frame_fault(error))),
-        };
-        if !matches!(frame, Frame::Ping | Frame::Info(_) | Frame::Ok) {
-            return Some(Seen::Frame(frame));
-        }
-        self.controls += 1;
-        if self.controls > CONTROL_FRAMES.max_usize() {
-            return Some(Seen::Fault(Evidence::ControlFlood));
-        }
-        match frame {
-            Frame::Ping => self.tail.push(PONG),
-            Frame::Info(text) => match info::read(text) {
-                Ok(facts) => self.server = Some(facts),
-                Err(error) => return Some(Seen::Fault(info_fault(error))),
-            },
-            _ => (),
-        }
-        Some(Seen::Control)
+        self.read_with_store().0
+    }
+
+    /// The same, with what a pull needs beside the frame: where a message is kept, and whether a late status may arrive.
+    pub(crate) fn read_with_store(&mut self) -> (Option<Seen<'_>>, &mut DeliveryStore, &mut bool) {
+        let Self { decoder, server, tail, controls, late_status_may_arrive, delivery, .. } = self;
+        (read(decoder, server, tail, controls), delivery, late_status_may_arrive)
+    }
+
+    /// The message that the last pull brought, if it brought one that was not settled yet.
+    pub fn delivery(&self) -> Option<Delivery<'_>> {
+        self.delivery.get()
     }
 
     /// What an end from outside shows.
@@ -142,6 +150,29 @@ impl Link {
             Ended::Cancelled => Evidence::Cancelled,
         }
     }
+}
+
+fn read<'a>(decoder: &'a mut Decoder, server: &mut Option<ServerFacts>, tail: &mut Tail, controls: &mut usize) -> Option<Seen<'a>> {
+    let frame = match decoder.next() {
+        Ok(frame) => frame?,
+        Err(error) => return Some(Seen::Fault(frame_fault(error))),
+    };
+    if !matches!(frame, Frame::Ping | Frame::Info(_) | Frame::Ok) {
+        return Some(Seen::Frame(frame));
+    }
+    *controls += 1;
+    if *controls > CONTROL_FRAMES.max_usize() {
+        return Some(Seen::Fault(Evidence::ControlFlood));
+    }
+    match frame {
+        Frame::Ping => tail.push(PONG),
+        Frame::Info(text) => match info::read(text) {
+            Ok(facts) => *server = Some(facts),
+            Err(error) => return Some(Seen::Fault(info_fault(error))),
+        },
+        _ => (),
+    }
+    Some(Seen::Control)
 }
 
 pub(crate) fn frame_fault(error: FrameError) -> Evidence {
@@ -187,6 +218,61 @@ impl Tail {
     pub(crate) fn move_to(&mut self, head: &mut Vec<u8>) {
         head.extend_from_slice(self.get());
         self.len = 0;
+    }
+}
+
+/// Longest acknowledgement subject: two names of 128 bytes and eight numbers or tokens.
+pub(crate) const ACK_SUBJECT_BYTES: usize = 512;
+
+/// The message that the last pull brought, in memory that is allocated once.
+pub(crate) struct DeliveryStore {
+    /// Acknowledgement subject, headers, payload.
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    ack_subject_bytes: usize,
+    header_bytes: usize,
+    numbers: Option<AckNumbers>,
+}
+
+impl DeliveryStore {
+    fn new(bytes_max: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes_max), bytes_max, ack_subject_bytes: 0, header_bytes: 0, numbers: None }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.numbers = None;
+    }
+
+    /// Keeps a message. False when it does not fit.
+    pub(crate) fn keep(&mut self, ack_subject: &[u8], headers: &[u8], payload: &[u8], numbers: AckNumbers) -> bool {
+        self.clear();
+        if ack_subject.len() > ACK_SUBJECT_BYTES || ack_subject.len() + headers.len() + payload.len() > self.bytes_max {
+            return false;
+        }
+        [ack_subject, headers, payload].into_iter().for_each(|part| self.bytes.extend_from_slice(part));
+        (self.ack_subject_bytes, self.header_bytes) = (ack_subject.len(), headers.len());
+        self.numbers = Some(numbers);
+        true
+    }
+
+    fn get(&self) -> Option<Delivery<'_>> {
+        let numbers = self.numbers?;
+        let (headers, payload) = self.bytes.get(self.ack_subject_bytes..)?.split_at_checked(self.header_bytes)?;
+        Some(Delivery { headers, payload, numbers })
+    }
+
+    /// Copies the acknowledgement subject and gives the message up: it is settled once.
+    pub(crate) fn take_ack_subject(&mut self, into: &mut [u8; ACK_SUBJECT_BYTES]) -> Option<usize> {
+        self.numbers.take()?;
+        let subject = self.bytes.get(..self.ack_subject_bytes)?;
+        into.get_mut(..subject.len())?.copy_from_slice(subject);
+        Some(subject.len())
     }
 }
 

@@ -14,7 +14,7 @@ enum Owned {
 fn owned(frame: Frame<'_>) -> Owned {
     match frame {
         Frame::Info(text) => Owned::Info(text.into()),
-        Frame::Message(Message { subject, subscription, headers, payload }) => Owned::Message {
+        Frame::Message(Message { subject, subscription, headers, payload, .. }) => Owned::Message {
             subject: subject.into(),
             subscription: subscription.into(),
             headers: headers.map(Into::into),

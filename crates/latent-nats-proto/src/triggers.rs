@@ -1,0 +1,21 @@
+//! The three operations of one delivery (T-036): a consumer is inspected, one message is pulled, and it is settled.
+//!
+//! Each is a request with one reply on an inbox of its own. A pulled message comes with its own subject instead, so it is matched by the
+//! subscription, its subject and its reply field.
+
+mod ack_subject;
+mod consumer;
+mod pull;
+mod request;
+mod settle;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use ack_subject::{AckNumbers, MalformedAckSubject};
+pub use consumer::{ConsumerProfile, ConsumerState, Inspect, InspectEnd, InspectError, ProfileField};
+pub use pull::{Delivery, Pull, PullEnd, PullError, Pulled};
+pub use request::RequestRefused;
+pub(crate) use request::is_status;
+pub use settle::{Settle, SettleAnswer, SettleEnd, Settlement};
+pub use status::PullStatus;
