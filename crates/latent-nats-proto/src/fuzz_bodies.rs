@@ -29,6 +29,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nats_info", body: info },
     Target { name: "nats_receipt", body: receipt },
     Target { name: "nats_exchanges", body: exchanges::exchanges },
+    Target { name: "nats_triggers", body: exchanges::triggers },
+    Target { name: "nats_ack_subject", body: ack_subject },
+    Target { name: "nats_consumer", body: consumer },
 ];
 
 /// Runs the body of this name.
@@ -130,4 +133,19 @@ fn receipt(input: &[u8]) {
     for behind in [b"}", b"0", b"\0", b","] {
         assert_eq!(crate::receipt::read(&[input, behind].concat(), STREAM), Evidence::MalformedReceipt, "a byte behind a receipt is taken");
     }
+}
+
+/// What is read begins as it must, and every number that must be positive is.
+fn ack_subject(input: &[u8]) {
+    if let Ok(numbers) = crate::triggers::read_ack_subject(input, STREAM, "c1") {
+        assert!(input.starts_with(b"$JS.ACK.") && !input.iter().any(u8::is_ascii_whitespace), "a subject of something else");
+        assert!(numbers.deliveries > 0 && numbers.stream_sequence > 0 && numbers.consumer_sequence > 0, "{numbers:?}");
+    }
+}
+
+/// Space around a consumer's info changes nothing.
+fn consumer(input: &[u8]) {
+    let state = crate::triggers::read_consumer(input, &exchanges::PROFILE);
+    let spaced = crate::triggers::read_consumer(&[b" ", input, b"\n"].concat(), &exchanges::PROFILE);
+    assert_eq!(spaced, state, "space around a consumer's info changes it");
 }

@@ -12,7 +12,11 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use ack_subject::read as read_ack_subject;
 pub use ack_subject::{AckNumbers, MalformedAckSubject};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use consumer::read as read_consumer;
 pub use consumer::{ConsumerProfile, ConsumerState, Inspect, InspectEnd, InspectError, ProfileField};
 pub use pull::{Delivery, Pull, PullEnd, PullError, Pulled};
 pub use request::RequestRefused;

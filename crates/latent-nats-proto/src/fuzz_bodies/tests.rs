@@ -56,6 +56,11 @@ const REFUSED: &str = r#"{"error":{"code":400,"err_code":10060,"description":"ex
 const NESTED: &str = r#"{"x":[{"a":[[{"b":1,"\u0062c":-1.5e+7}]]},null,"\ud83d\ude00"],"stream":"ORD","seq":18446744073709551615}"#;
 const NO_RESPONDERS: &str = "NATS/1.0 503\r\nNats-Subject: orders.new\r\n\r\n";
 
+const CONSUMER: &str = r#"{"stream_name":"ORD","name":"c1","config":{"durable_name":"c1","deliver_policy":"all","ack_policy":"explicit",
+"ack_wait":11000000000,"max_deliver":5,"filter_subject":"orders.new","replay_policy":"instant","max_waiting":1,"max_ack_pending":1,
+"max_batch":1,"max_expires":100000000,"max_bytes":9280},"delivered":{"consumer_seq":3,"stream_seq":22},
+"ack_floor":{"consumer_seq":2,"stream_seq":21},"num_ack_pending":1,"num_redelivered":0,"num_waiting":0,"num_pending":7}"#;
+
 /// Everything of the corpus that our own code makes.
 fn made() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let stream = |piece: u8, frames: &[&[u8]]| [&[piece], &*frames.concat()].concat();
@@ -77,6 +82,13 @@ fn made() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("nats_receipt", "stored", STORED.into()),
         ("nats_receipt", "refused", REFUSED.into()),
         ("nats_receipt", "nested", NESTED.into()),
+        ("nats_triggers", "cycle", script(&[1, 0, 0, 14, 0, 2, 0, 0, 13, 0, 3, 0, 0, 15, 0, 1, 0])),
+        ("nats_triggers", "late-status", script(&[1, 0, 0, 14, 0, 2, 0, 0, 15, 0, 13, 0, 1, 1, 9, 0, 0, 15, 0])),
+        ("nats_triggers", "ended", script(&[1, 0, 0, 14, 0, 2, 1, 3, 9, 2])),
+        ("nats_triggers", "inspected", script(&[&[0, 0, 0, 12, 120], &*message(1, r#"{"error":{"code":404,"err_code":10014}}"#)].concat())),
+        ("nats_ack_subject", "classic", b"$JS.ACK.ORD.c1.1.22.3.1700000000000000000.0".to_vec()),
+        ("nats_ack_subject", "with-account", b"$JS.ACK._.Ab3.ORD.c1.1.22.3.1700000000000000000.0.x".to_vec()),
+        ("nats_consumer", "as-needed", CONSUMER.into()),
         ("nats_exchanges", "receipt", script(&[1, 0, 0, 3, 0])),
         ("nats_exchanges", "two-in-pieces", script(&[1, 1, 100, 1, 200, 0, 0, 2, 3, 0, 0, 3, 0, 0, 0, 0, 1, 0, 1, 0, 0, 3, 0])),
         ("nats_exchanges", "refused", script(&[1, 0, 0, 4, 0, 1, 0, 0, 5, 0, 1, 0, 0, 6, 0, 1, 0, 0, 7, 0])),

@@ -169,7 +169,7 @@ struct Seen {
 }
 
 /// Reads the body of a consumer's info.
-pub(super) fn read(body: &[u8], profile: &ConsumerProfile<'_>) -> Result<ConsumerState, InspectError> {
+pub(crate) fn read(body: &[u8], profile: &ConsumerProfile<'_>) -> Result<ConsumerState, InspectError> {
     let seen = std::str::from_utf8(body).map_err(|_| JsonError::Syntax).and_then(|text| info(text, profile));
     let seen = seen.map_err(|_| InspectError::Malformed)?;
     if let Some((code, err_code)) = seen.refused {
