@@ -12,7 +12,7 @@ struct Fields {
     refusal: Option<Refusal>,
 }
 
-#[derive(Default, Clone, Copy)]
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
 struct Refusal {
     code: Option<u64>,
     err_code: Option<u64>,
@@ -64,12 +64,13 @@ fn refusal(value: &Value<'_>) -> Result<Refusal, JsonError> {
     Ok(refusal)
 }
 
-/// The refusal that says by its nature that it comes from another stream than the expected one, and names that (P-034).
-const STREAM_MISMATCH: (Option<u64>, Option<u64>) = (Some(400), Some(10_060));
+/// The stream that a subject belongs to refuses what expects another one, and names itself. In every other answer a stream that is not
+/// the expected one makes it somebody else's.
+const STREAM_MISMATCH: Refusal = Refusal { code: Some(400), err_code: Some(10_060) };
 
 fn evidence(fields: &Fields) -> Evidence {
-    let names_another_by_nature = fields.refusal.is_some_and(|refusal| (refusal.code, refusal.err_code) == STREAM_MISMATCH);
-    if fields.stream_is_expected == Some(false) && !names_another_by_nature {
+    let names_another = fields.stream_is_expected == Some(false);
+    if names_another && fields.refusal != Some(STREAM_MISMATCH) {
         return Evidence::WrongStream;
     }
     if let Some(Refusal { code, err_code }) = fields.refusal {

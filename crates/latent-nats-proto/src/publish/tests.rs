@@ -44,6 +44,11 @@ fn every_answer_of_the_pinned_broker_ends_as_it_must() {
         (&message(1, RECEIPT), receipt(7, false), Keep),
         (&message(1, r#"{"stream":"ORD","seq":1,"duplicate": true}"#), receipt(1, true), Keep),
         (&refusal(400, 10_060), failed(FailureKind::InvalidEvent, Cause::StreamMismatch), Keep),
+        (
+            &message(1, r#"{"error":{"code":400,"err_code":10060},"stream":"OTHER","seq":0}"#),
+            failed(FailureKind::InvalidEvent, Cause::StreamMismatch),
+            Keep,
+        ),
         (&refusal(400, 10_054), failed(FailureKind::InvalidEvent, Cause::StreamMessageSize), Keep),
         (&refusal(503, 10_077), Answer::Uncertain(UncertainCause::StorageLimit), Keep),
         (&refusal(500, 10_999), Answer::Uncertain(UncertainCause::InternalError), Keep),

@@ -83,9 +83,13 @@ fn an_error_beside_a_stored_sequence_or_another_stream_is_no_refusal() {
         (text(r#","seq":1"#), Malformed),
         (text(r#","stream":"ORD","seq":1"#), Malformed),
         (text(r#","seq":0,"duplicate":true"#), Malformed),
-        // The stream that has the subject says so itself.
+        // The stream that refuses names itself.
         (text(r#","stream":"OTHER","seq":0"#), rejected(400, 10_060)),
+        (text(r#","stream":"OTHER","seq":1"#), Malformed),
         (r#"{"error":{"code":400,"err_code":10054},"stream":"OTHER","seq":0}"#.to_owned(), WrongStream),
+        (r#"{"error":{"code":503,"err_code":10077},"stream":"OTHER","seq":0}"#.to_owned(), WrongStream),
+        (r#"{"error":{"code":401,"err_code":10060},"stream":"OTHER","seq":0}"#.to_owned(), WrongStream),
+        (r#"{"error":{"err_code":10060},"stream":"OTHER","seq":0}"#.to_owned(), WrongStream),
         (text(r#","error":{"code":400,"err_code":10060}"#), Malformed),
         (r#"{"error":null,"stream":"ORD","seq":1}"#.to_owned(), Malformed),
         (r#"{"error":"no","stream":"ORD","seq":0}"#.to_owned(), Malformed),
