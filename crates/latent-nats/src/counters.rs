@@ -50,6 +50,11 @@ impl Counter {
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// The next number, which nobody else gets; `None` when all are used.
+    pub(crate) fn take(&self) -> Option<u64> {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_add(1)).ok()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +131,19 @@ mod tests {
         counter.add_one();
         counter.add_one();
         assert_eq!(counter.get(), u64::MAX);
+    }
+
+    #[test]
+    fn no_number_is_given_out_twice_and_none_when_all_are_used() {
+        let counter = Counter::default();
+        let take = || (0..1_000).map(|_| counter.take().unwrap()).collect::<Vec<_>>();
+        let mut taken: Vec<u64> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        taken.sort_unstable();
+        assert_eq!(taken, (0..4_000).collect::<Vec<u64>>());
+        assert_eq!(Counter(AtomicU64::new(u64::MAX)).take(), None);
     }
 
     #[test]

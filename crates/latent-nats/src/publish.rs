@@ -119,8 +119,8 @@ async fn connect(provider: &Provider, place: usize, lease: &mut Lease<Connection
         }
         lease.discard();
     }
-    let number = provider.connections.get();
-    provider.connections.add_one();
+    // Its level below the instance's inbox: two connections never share one, whoever dials at the same time (P-009).
+    let number = provider.connections.take().ok_or_else(lost)?;
     match provider.dialler.dial(credential, number, clock, timer).await {
         Ok(connection) => {
             provider.counters.connected.add_one();
