@@ -80,10 +80,8 @@ impl Connection {
     /// look at the socket and no round trip.
     pub(crate) async fn check_out(&mut self, now: MonoTime, timer: &mut Timer) -> Result<(), CheckoutError> {
         let is_recent = now.since(self.used_at).as_millis() < PROBE_AFTER_MILLIS;
-        match self.waiting() {
-            Waiting::Closed => return Err(CheckoutError::ConnectionLost),
-            Waiting::Nothing if is_recent && self.link.is_reusable() => return Ok(()),
-            Waiting::Nothing | Waiting::Bytes => {}
+        if is_recent && self.link.is_reusable() && self.is_silent() {
+            return Ok(());
         }
         self.probe(timer).await
     }
@@ -96,24 +94,12 @@ impl Connection {
         checkout.finish()
     }
 
-    /// What the kernel holds for the socket, without reading it and whatever the runtime has noticed so far.
-    fn waiting(&self) -> Waiting {
+    /// Whether the kernel holds nothing for the socket, no end either, without reading it and whatever the runtime has noticed so far.
+    fn is_silent(&self) -> bool {
         let (socket, _) = self.stream.get_ref();
         let mut byte = [0_u8; 1];
-        match rustix::net::recv(socket.as_fd(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => Waiting::Closed,
-            Ok(_) => Waiting::Bytes,
-            Err(Errno::AGAIN | Errno::INTR) => Waiting::Nothing,
-            Err(_) => Waiting::Closed,
-        }
+        matches!(rustix::net::recv(socket.as_fd(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(Errno::AGAIN | Errno::INTR))
     }
-}
-
-/// What a socket holds.
-enum Waiting {
-    Nothing,
-    Bytes,
-    Closed,
 }
 
 /// The moving half of a connection.
@@ -135,7 +121,10 @@ impl Wire<'_> {
         loop {
             let ended = match exchange.want() {
                 Want::Done => return,
-                Want::Write => self.write(exchange).await.err().map(|_| Ended::TransportFailed),
+                Want::Write => match self.write(exchange).await {
+                    Ok(()) => None,
+                    Err(_) => Some(self.read_rest(exchange).await),
+                },
                 Want::Read => self.read(exchange).await,
             };
             if let Some(how) = ended {
@@ -143,6 +132,16 @@ impl Wire<'_> {
                 return;
             }
         }
+    }
+
+    /// A peer that takes nothing more may have said why before it closed.
+    async fn read_rest<E: Exchange>(&mut self, exchange: &mut E) -> Ended {
+        while exchange.want() != Want::Done {
+            if let Some(how) = self.read(exchange).await {
+                return how;
+            }
+        }
+        Ended::TransportFailed
     }
 
     async fn write<E: Exchange>(&mut self, exchange: &mut E) -> std::io::Result<()> {
