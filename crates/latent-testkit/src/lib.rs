@@ -36,4 +36,6 @@ pub use child::{ChildGuard, StillRunning};
 pub use cli::{CliEnv, CliOutput};
 pub use clock::ManualClock;
 pub use skip::{Missing, REQUIRE_BROKER_VAR, SKIPS_FILE_VAR, SkipPolicy, test_name_of};
+#[cfg(feature = "broker")]
+pub use wait::until_some;
 pub use wait::wait_until;

@@ -173,7 +173,15 @@ impl FaultProxy {
     /// # Panics
     /// When no port is free.
     pub fn start_raw(broker: &Broker) -> Self {
-        Self::launch(broker.address(), Sides::Raw)
+        Self::start_raw_before(broker.address())
+    }
+
+    /// [`FaultProxy::start_raw`] before any server, whatever it speaks.
+    ///
+    /// # Panics
+    /// When no port is free.
+    pub fn start_raw_before(upstream: SocketAddrV4) -> Self {
+        Self::launch(upstream, Sides::Raw)
     }
 
     #[allow(clippy::expect_used, reason = "this runs inside a test: a panic is how it fails")]

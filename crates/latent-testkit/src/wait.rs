@@ -17,6 +17,22 @@ pub fn wait_until(awaited: &str, look: impl FnMut() -> bool) {
     assert!(seen, "waited {HANG_LIMIT:?} in vain: {awaited}");
 }
 
+/// Asks until `ask` has something to say, on a runtime and in its real time: for a test whose other tasks must go on meanwhile.
+///
+/// # Panics
+/// When it has nothing in two minutes: `awaited` names what was waited for.
+#[cfg(feature = "broker")]
+pub async fn until_some<T, F: Future<Output = Option<T>>>(awaited: &str, mut ask: impl FnMut() -> F) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = ask().await {
+            return found;
+        }
+        assert!(start.elapsed() < HANG_LIMIT, "waited {HANG_LIMIT:?} in vain: {awaited}");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
 /// Looks at least once, then again until `limit` has passed. True when `look` said yes.
 pub(crate) fn looked_until(limit: Duration, mut look: impl FnMut() -> bool) -> bool {
     let start = Instant::now();

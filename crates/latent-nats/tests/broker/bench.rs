@@ -177,13 +177,8 @@ impl Bench {
 
     /// Waits for what the provider's own counters show.
     pub(crate) async fn until(&self, reached: impl Fn(&latent_nats::NatsSnapshot) -> bool) {
-        for _ in 0..10_000 {
-            if reached(&self.publisher.snapshot()) {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
-        panic!("never reached: {:?}", self.publisher.snapshot());
+        let look = || std::future::ready(reached(&self.publisher.snapshot()).then_some(()));
+        latent_testkit::until_some("counters of the provider", look).await;
     }
 
     /// Waits until this many publications may have been written.
@@ -193,16 +188,14 @@ impl Bench {
 
     /// Publishes until there is a receipt, through whatever backoff is left.
     pub(crate) async fn until_receipt(&self, tenant: &str, key: &str) -> Receipt {
-        for _ in 0..2_000 {
+        let publish = || async {
             match self.publish(tenant, key).await {
-                PublicationOutcome::Receipt(receipt) => return receipt,
-                PublicationOutcome::KnownFailure(latent_core::KnownFailure::Unavailable { .. }) => {
-                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-                }
+                PublicationOutcome::Receipt(receipt) => Some(receipt),
+                PublicationOutcome::KnownFailure(latent_core::KnownFailure::Unavailable { .. }) => None,
                 other => panic!("{other:?}"),
             }
-        }
-        panic!("no receipt");
+        };
+        latent_testkit::until_some("a receipt", publish).await
     }
 
     pub(crate) fn install_draft(&self, epoch: u64, expected: Option<u64>, draft: NatsDraft) -> Result<NatsPublisher, InstallError> {

@@ -75,12 +75,7 @@ async fn a_stopped_broker_is_unavailable_and_a_later_call_finds_it_again() {
     assert!(reason.contains("no further one is made for") || reason.contains("cannot be reached"), "{reason}");
     bench.broker.restart();
     // Nothing but the pool's backoff stands between the broker's return and the next receipt.
-    let mut calls = 0;
-    while matches!(bench.publish("shop", "k-4").await, latent_core::PublicationOutcome::KnownFailure(KnownFailure::Unavailable { .. })) {
-        calls += 1;
-        assert!(calls < 2_000);
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    bench.until_receipt("shop", "k-4").await;
     assert_eq!(bench.broker.admin().await.count(STREAM).await, 1);
     assert!(bench.pools.pools.snapshot().totals.refused_backoff > 0);
 }

@@ -1,6 +1,9 @@
 //! Certificates of the tests, made at run time: no key is ever committed.
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    date_time_ymd,
+};
 
 /// A certificate authority that only this process knows.
 pub struct TestCa {
@@ -100,19 +103,44 @@ impl TestCa {
         self.issue_for(server_name, Validity::NotYet)
     }
 
+    /// A certificate that holds now and has the name where names do not count: as its common name alone.
+    ///
+    /// # Panics
+    /// As [`TestCa::issue`].
+    pub fn issue_common_name_only(&self, server_name: &str) -> Issued {
+        let key = KeyPair::generate().expect("a key");
+        let params = server_params(&[], server_name);
+        let certificate = params.signed_by(&key, &self.issuer).expect("a signed certificate");
+        Issued::new(server_name, &certificate, &key)
+    }
+
     fn issue_for(&self, server_name: &str, validity: Validity) -> Issued {
         let key = KeyPair::generate().expect("a key");
-        let mut params = CertificateParams::new(vec![server_name.to_owned()]).expect("a name that fits a certificate");
-        params.distinguished_name.push(DnType::CommonName, "Latent test server");
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let mut params = server_params(&[server_name], "Latent test server");
         (params.not_before, params.not_after) = match validity {
             Validity::Now => (date_time_ymd(2020, 1, 1), date_time_ymd(2999, 1, 1)),
             Validity::Expired => (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1)),
             Validity::NotYet => (date_time_ymd(2999, 1, 1), date_time_ymd(3000, 1, 1)),
         };
         let certificate = params.signed_by(&key, &self.issuer).expect("a signed certificate");
-        Issued {
+        Issued::new(server_name, &certificate, &key)
+    }
+}
+
+#[allow(clippy::expect_used, reason = "this runs inside a test: a panic is how it fails")]
+impl Issued {
+    /// A certificate that nobody but its own key signed, and that is no authority.
+    ///
+    /// # Panics
+    /// As [`TestCa::issue`].
+    pub fn self_signed(server_name: &str) -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let certificate = server_params(&[server_name], "Latent test server").self_signed(&key).expect("a certificate");
+        Self::new(server_name, &certificate, &key)
+    }
+
+    fn new(server_name: &str, certificate: &Certificate, key: &KeyPair) -> Self {
+        Self {
             server_name: server_name.to_owned(),
             certificate_der: certificate.der().to_vec(),
             certificate_pem: certificate.pem(),
@@ -120,4 +148,15 @@ impl TestCa {
             key_pem: key.serialize_pem(),
         }
     }
+}
+
+#[allow(clippy::expect_used, reason = "this runs inside a test: a panic is how it fails")]
+fn server_params(names: &[&str], common_name: &str) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).expect("a name that fits a certificate");
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2999, 1, 1));
+    params
 }

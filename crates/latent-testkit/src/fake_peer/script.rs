@@ -99,7 +99,7 @@ async fn follow(index: usize, stream: impl AsyncRead + AsyncWrite, steps: &[Step
                 break;
             }
             if do_step(index, step, &mut cursor, &mut writer, shared).await.is_err() {
-                // It can be neither read from nor written to any more.
+                // A step fails when nobody is there to take it, whether the reader has seen that already or not.
                 return shared.report(index, |report| report.client_ended = true);
             }
         }

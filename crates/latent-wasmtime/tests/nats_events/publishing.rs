@@ -65,15 +65,9 @@ async fn a_key_is_a_duplicate_inside_the_brokers_window_and_new_after_it() {
     let bench = Bench::start(Setup { spec: BrokerSpec { streams: vec![stream], ..spec() }, ..Setup::default() });
     assert!(bench.guest("publish:out:k:i").await.contains("sequence: 1,"));
     assert!(bench.guest("publish:out:k:i").await.contains("duplicate: true"));
-    for _ in 0..400 {
-        let told = bench.guest("publish:out:k:i").await;
-        if told.contains("duplicate: false") {
-            assert!(told.contains("sequence: 2,"), "{told}");
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
-    panic!("the broker's window of one second never ended");
+    let publish = || async { Some(bench.guest("publish:out:k:i").await).filter(|told| told.contains("duplicate: false")) };
+    let told = latent_testkit::until_some("the end of the broker's window", publish).await;
+    assert!(told.contains("sequence: 2,"), "{told}");
 }
 
 #[tokio::test]
@@ -145,16 +139,13 @@ async fn a_guest_finds_the_broker_again_after_an_outage() {
     bench.broker.stop();
     assert_eq!(bench.guest("publish:out:k:i-2").await, "Err(Unavailable)");
     bench.broker.restart();
-    for _ in 0..2_000 {
+    let publish = || async {
         let told = bench.guest("publish:out:k:i-3").await;
-        if told.starts_with("Ok(") {
-            assert_eq!(bench.broker.admin().await.count(STREAM).await, 1);
-            return;
-        }
-        assert_eq!(told, "Err(Unavailable)");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("the guest never found the broker again");
+        assert!(told.starts_with("Ok(") || told == "Err(Unavailable)", "{told}");
+        told.starts_with("Ok(").then_some(())
+    };
+    latent_testkit::until_some("the broker after its outage", publish).await;
+    assert_eq!(bench.broker.admin().await.count(STREAM).await, 1);
 }
 
 #[tokio::test]

@@ -93,7 +93,7 @@ impl BrokerProviders {
 }
 
 fn open(secrets: &SecretsConfig) -> Result<Arc<LocalSecretStore>, CliError> {
-    secret_store::open(secrets).map(Arc::new).map_err(|error| part("the store of secrets", &error))
+    secret_store::open(secrets).map(Arc::new).map_err(|source| CliError::Secret { doing: "opening the store of secrets", source })
 }
 
 fn bind(
