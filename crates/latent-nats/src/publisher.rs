@@ -186,3 +186,6 @@ fn in_order(config: &NatsConfig, provider: &ProviderId, credentials: Vec<NatsCre
     let missing = |tenant: &latent_core::TenantId| InstallError::NoCredential { tenant: tenant.clone() };
     config.tenants().iter().map(|tenant| of(tenant).ok_or_else(|| missing(tenant))).collect()
 }
+
+#[cfg(test)]
+mod tests;
