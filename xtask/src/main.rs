@@ -64,7 +64,10 @@ fn run(arguments: &[&str]) -> Result<(), Failure> {
         ["bench"] => bench::run(&root, bench::Form::Readable),
         ["bench", "--json"] => bench::run(&root, bench::Form::Json),
         ["campaign", name] => campaign::run(&root, name),
-        ["broker"] => broker::ensure(&root).map(|server| println!("{}", server.display())),
+        ["broker"] => {
+            broker::ensure_reader(&root)?;
+            broker::ensure(&root).map(|server| println!("{}", server.display()))
+        }
         ["guests"] => guests::build_all(&root),
         ["fuzz"] => fuzz::run(&root, fuzz::SECONDS_DEFAULT),
         ["fuzz", "--seconds", seconds] => fuzz::run(&root, seconds.parse().map_err(|_| Failure::Usage)?),

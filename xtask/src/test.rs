@@ -26,7 +26,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
     let start = Instant::now();
     let skips_file = root.join("target").join("xtask").join("skips");
     clear(&skips_file)?;
-    let mut session = Session { root, skips_file: &skips_file, server: None, counts: Counts::default() };
+    let mut session = Session { root, skips_file: &skips_file, server: None, reader: None, counts: Counts::default() };
     if let Err(failure) = session.run_all() {
         eprintln!("    {failure}");
         session.counts.step_failed("preparing the steps", session.counts.failed);
@@ -49,6 +49,8 @@ struct Session<'a> {
     skips_file: &'a Path,
     /// The broker that tests run against, once it is there.
     server: Option<PathBuf>,
+    /// The independent client that reads streams, once it is there.
+    reader: Option<PathBuf>,
     counts: Counts,
 }
 
@@ -59,6 +61,8 @@ impl Session<'_> {
         self.step("the wasm target", |_| guests::ensure_target(root));
         let fetched = broker::ensure(root).map(|path| self.server = Some(path));
         self.step("the pinned broker", |_| fetched);
+        let fetched = broker::ensure_reader(root).map(|path| self.reader = Some(path));
+        self.step("the independent client", |_| fetched);
         let workspaces = Tree::read(root)?.workspace_folders();
         let host = host_target(root)?;
         for folder in &workspaces {
@@ -98,6 +102,9 @@ impl Session<'_> {
         command.env(REQUIRE_BROKER_VAR, "1").env(SLOW_TESTS_VAR, "1").env(SKIPS_FILE_VAR, self.skips_file);
         if let Some(server) = &self.server {
             command.env(broker::SERVER_VAR, server);
+        }
+        if let Some(reader) = &self.reader {
+            command.env(broker::READER_VAR, reader);
         }
         let name = titled("tests", folder);
         self.step(&name, |counts| run_lines(&name, &mut command, |line| counts.line(line)));
