@@ -10,6 +10,7 @@
 //!
 //! - [`broker`]: the pinned NATS server as a fixture, with certificates made at run time and a provisioning path of its own.
 //! - [`proxy`]: a TLS proxy that cuts, stalls, garbles and withholds at an exact plaintext byte.
+//! - [`StandingTime`]: virtual time that does not jump while a socket is waited for.
 //! - [`fake_peer`]: a TLS server that follows a script, for what no real broker would send.
 //!
 //! Of the workspace it uses `latent-core` alone, so that every other crate can use it without a cycle.
@@ -29,6 +30,8 @@ mod own_thread;
 pub mod proxy;
 mod skip;
 #[cfg(feature = "broker")]
+mod standing_time;
+#[cfg(feature = "broker")]
 mod tls;
 mod wait;
 
@@ -36,6 +39,8 @@ pub use child::{ChildGuard, StillRunning};
 pub use cli::{CliEnv, CliOutput};
 pub use clock::ManualClock;
 pub use skip::{Missing, REQUIRE_BROKER_VAR, SKIPS_FILE_VAR, SkipPolicy, test_name_of};
+#[cfg(feature = "broker")]
+pub use standing_time::StandingTime;
 #[cfg(feature = "broker")]
 pub use wait::until_some;
 pub use wait::wait_until;

@@ -68,6 +68,8 @@ pub struct StreamSpec {
     pub max_bytes: i64,
     /// Bytes of one message at most.
     pub max_msg_size: i32,
+    /// Keeps a message only while somebody is interested in it.
+    pub by_interest: bool,
 }
 
 impl StreamSpec {
@@ -80,7 +82,15 @@ impl StreamSpec {
             max_msgs: 10_000,
             max_bytes: 16 << 20,
             max_msg_size: 1 << 20,
+            by_interest: false,
         }
+    }
+
+    /// Keeping only what a consumer is interested in.
+    #[must_use]
+    pub const fn by_interest(mut self) -> Self {
+        self.by_interest = true;
+        self
     }
 
     /// With another duplicate window (the broker takes 100 ms at least).
@@ -118,6 +128,8 @@ pub struct BrokerSpec {
     pub streams: Vec<StreamSpec>,
     /// TLS before INFO. Off only to show that a broker without it is refused.
     pub handshake_first: bool,
+    /// TLS before INFO in another way than always: `auto`, or how long the broker waits for it (such as `300ms`).
+    pub handshake_first_within: Option<&'static str>,
     /// The largest message.
     pub max_payload: Option<u32>,
     /// The longest protocol line. The server's default of 4 KiB holds for CONNECT too, with its password.
@@ -142,6 +154,7 @@ impl Default for BrokerSpec {
             auth: BrokerAuth::Users(Vec::new()),
             streams: Vec::new(),
             handshake_first: true,
+            handshake_first_within: None,
             max_payload: None,
             max_control_line: None,
             ping_interval: None,
@@ -190,12 +203,12 @@ pub(super) const KEY_FILE: &str = "key.pem";
 pub(super) fn configuration(spec: &BrokerSpec, place: &Place<'_>) -> String {
     let folder = place.folder.display();
     let port = place.port.map_or_else(|| "-1".to_owned(), |port| port.to_string());
+    let handshake_first = spec.handshake_first_within.map_or_else(|| spec.handshake_first.to_string(), quoted);
     let mut text = format!(
         "host: \"127.0.0.1\"\nport: {port}\nhttp: \"127.0.0.1:-1\"\nports_file_dir: \"{folder}\"\npid_file: \"{folder}/{PID_FILE}\"\n\
          log_file: \"{folder}/{LOG_FILE}\"\nlogfile_size_limit: {LOG_BYTES_MAX}\nlogfile_max_num: 2\n\
-         tls {{ cert_file: \"{folder}/{CERTIFICATE_FILE}\", key_file: \"{folder}/{KEY_FILE}\", handshake_first: {} }}\n\
+         tls {{ cert_file: \"{folder}/{CERTIFICATE_FILE}\", key_file: \"{folder}/{KEY_FILE}\", handshake_first: {handshake_first} }}\n\
          jetstream {{ store_dir: \"{folder}/jetstream\", max_memory_store: {MEMORY_STORE_BYTES_MAX}, max_file_store: 1 }}\n",
-        spec.handshake_first
     );
     let millis = |duration: Duration| format!("\"{}ms\"", duration.as_millis());
     let settings = [

@@ -70,19 +70,6 @@ impl Clock for TestClock {
     }
 }
 
-/// While it lives, paused time moves only when the test moves it, although the peer's bytes come in their own time.
-pub(super) struct StandingTime(#[expect(dead_code, reason = "its drop ends the wait")] std::sync::mpsc::Sender<()>);
-
-impl StandingTime {
-    /// To be called in a test that starts paused.
-    pub(super) fn hold() -> Self {
-        let (end, ended) = std::sync::mpsc::channel();
-        // A runtime does not let paused time jump while a thread of it may be at work.
-        tokio::task::spawn_blocking(move || ended.recv());
-        Self(end)
-    }
-}
-
 pub(super) async fn advance(millis: u64) {
     tokio::time::advance(Duration::from_millis(millis)).await;
 }

@@ -4,13 +4,12 @@ use latent_capabilities::limits::{CALL_SCRATCH_BYTES, CONNECTION_BYTES, POOL_CAL
 use latent_capabilities::{PoolSettings, ProviderOutcome};
 use latent_core::{KnownFailure, UncertainCause};
 use latent_nats_proto::limits::CONTROL_FRAMES;
+use latent_testkit::StandingTime;
 use latent_testkit::broker::{SERVER_NAME, TestCa};
 use latent_testkit::fake_peer::{FakePeer, INFO, Step};
 use latent_testkit::proxy::{At, Direction, Fault, FaultProxy};
 
-use super::bench::{
-    Bench, PAYLOAD_END, STORED, Setup, StandingTime, TIMEOUT_MILLIS, advance, event, failure, receipt, serve, serve_each, uncertain,
-};
+use super::bench::{Bench, PAYLOAD_END, STORED, Setup, TIMEOUT_MILLIS, advance, event, failure, receipt, serve, serve_each, uncertain};
 
 fn one_at_a_time() -> PoolSettings {
     PoolSettings::default().set(&POOL_CALLS_RUNNING, 1).unwrap()
