@@ -38,7 +38,7 @@ pub(crate) struct Setup {
     pub(crate) settings: PoolSettings,
     pub(crate) draft: fn(&mut NatsDraft),
     /// Where the publisher goes instead of to the broker itself.
-    pub(crate) address: Option<fn(&Broker) -> SocketAddrV4>,
+    pub(crate) address: Option<SocketAddrV4>,
 }
 
 impl Default for Setup {
@@ -110,7 +110,7 @@ impl Bench {
     }
 
     fn build(broker: Broker, setup: Setup, server_name: &str) -> Self {
-        let address = setup.address.map_or(broker.address(), |address| address(&broker));
+        let address = setup.address.unwrap_or(broker.address());
         let clock = Arc::new(SystemClock::start());
         let audit = Arc::new(AuditRing::default());
         let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::clone(&audit) as _));
@@ -283,5 +283,12 @@ pub(crate) fn failure(outcome: PublicationOutcome) -> latent_core::KnownFailure 
     match outcome {
         PublicationOutcome::KnownFailure(failure) => failure,
         other => panic!("no known failure: {other:?}"),
+    }
+}
+
+pub(crate) fn uncertain(outcome: PublicationOutcome) -> latent_core::Uncertain {
+    match outcome {
+        PublicationOutcome::Uncertain(uncertain) => uncertain,
+        other => panic!("not uncertain: {other:?}"),
     }
 }

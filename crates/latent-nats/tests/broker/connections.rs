@@ -66,7 +66,7 @@ async fn a_connection_that_the_server_closed_is_noticed_and_dialled_anew() {
 #[tokio::test]
 async fn a_stopped_broker_is_unavailable_and_a_later_call_finds_it_again() {
     require_broker!();
-    let mut bench = Bench::start(Setup::default());
+    let bench = Bench::start(Setup::default());
     receipt(bench.publish("shop", "k-1").await);
     bench.broker.stop();
     let reason = unavailable(bench.publish("shop", "k-2").await);
@@ -83,7 +83,7 @@ async fn a_stopped_broker_is_unavailable_and_a_later_call_finds_it_again() {
 #[tokio::test]
 async fn a_rotated_credential_ends_a_parked_connection_before_anything_rides_on_it() {
     require_broker!();
-    let mut bench = Bench::start(Setup::default());
+    let bench = Bench::start(Setup::default());
     receipt(bench.publish("shop", "k-1").await);
     let old = one_of(&bench.broker.admin().await, "shop").id;
     let name = SecretName::parse("shop").unwrap();

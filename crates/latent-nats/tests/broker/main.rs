@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 mod bench;
+mod bytes;
 mod connections;
 mod independent;
+mod faults;
 mod publishing;
+mod reported;
