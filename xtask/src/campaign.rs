@@ -47,6 +47,14 @@ const CAMPAIGNS: &[Campaign] = &[
         line_contains: " kills at work ",
         lines: 2,
     },
+    Campaign {
+        name: "bytes",
+        tests: &["--test", "broker", "bytes::"],
+        variable: "LATENT_BYTES",
+        length: "6",
+        line_contains: " faults at a byte of ",
+        lines: 1,
+    },
 ];
 
 /// Runs one campaign and puts its report into the page.
