@@ -199,8 +199,7 @@ async fn bug_28_a_parked_connection_that_the_broker_gave_up_costs_one_dial() {
 #[tokio::test]
 async fn bug_30_a_lame_duck_is_unavailable_at_most_and_found_again() {
     require_broker!();
-    let bench =
-        Bench::start(Setup { spec: BrokerSpec { extra: "lame_duck_grace_period: \"30s\"\n".to_owned(), ..spec() }, ..Setup::default() });
+    let bench = Bench::start(Setup::default());
     receipt(bench.publish("shop", "k-1").await);
     bench.broker.enter_lame_duck();
     // It gives its streams up first; whichever comes first is said, and nothing is uncertain.
@@ -208,7 +207,7 @@ async fn bug_30_a_lame_duck_is_unavailable_at_most_and_found_again() {
         PublicationOutcome::Receipt(receipt) => assert_eq!(receipt.sequence, 2),
         other => assert!(matches!(failure(other), KnownFailure::Unavailable { .. })),
     }
-    bench.broker.stop();
+    bench.broker.kill();
     assert!(matches!(failure(bench.publish("shop", "k-3").await), KnownFailure::Unavailable { .. }));
     bench.broker.restart();
     assert_eq!(bench.until_receipt("shop", "k-3").await.sequence, 1);
