@@ -137,6 +137,27 @@ fn names_are_accepted_at_128_bytes_and_only_if_they_are_literal() {
     }
 }
 
+/// P-005: every text of four characters out of those that matter, against the rule said in another way.
+#[test]
+fn a_literal_name_is_tokens_joined_by_single_dots_whatever_is_written() {
+    const ALPHABET: [char; 9] = ['a', 'Z', '7', '-', '_', '.', '$', '*', '>'];
+    let is_name = |text: &str| {
+        let tokens: Vec<&str> = text.split('.').collect();
+        let is_token = |token: &&str| !token.is_empty() && !token.contains(['$', '*', '>']);
+        tokens.iter().all(is_token) && !text.starts_with('_')
+    };
+    for number in 0..ALPHABET.len().pow(4) {
+        let text: String = (0..4).map(|place| ALPHABET[number / ALPHABET.len().pow(place) % ALPHABET.len()]).collect();
+        assert_eq!(Subject::parse(&text).is_ok(), is_name(&text), "{text}");
+        assert_eq!(LogicalTopic::parse(&text).is_ok(), is_name(&text), "{text}");
+    }
+    for byte in 0..=u8::MAX {
+        let text = format!("a{}b", char::from(byte));
+        let is_good = byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        assert_eq!((Subject::parse(&text).is_ok(), LogicalTopic::parse(&text).is_ok()), (is_good, is_good), "{byte}");
+    }
+}
+
 /// P-004, P-006, D-08.
 #[test]
 fn a_topic_has_one_subject_and_one_stream_and_a_subject_one_tenant() {

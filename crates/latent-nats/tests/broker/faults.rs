@@ -142,6 +142,25 @@ async fn a_credential_rotated_after_the_write_takes_no_receipt_away() {
     assert_eq!((proxy.connections(), bench.publisher.snapshot().connected), (2, 2));
 }
 
+/// what has started ends under the plan and the epoch it started with; what comes next does not.
+#[tokio::test]
+async fn an_epoch_replaced_after_the_write_takes_no_receipt_away() {
+    require_broker!();
+    let (bench, proxy) = behind_proxy();
+    let withheld = proxy.withhold_from(Direction::ToClient, ANSWER);
+    let call = begin(&bench, "shop", "k-1");
+    withheld.reached().await;
+    let second = bench.install(2, Some(1)).unwrap();
+    assert!(matches!(failure(bench.publish("shop", "k-2").await), KnownFailure::Unavailable { .. }));
+    bench.grant_through(&second, &["out"]);
+    assert!(!call.is_finished());
+    proxy.release();
+    assert_eq!(receipt(call.await.unwrap()).sequence, 1);
+    let first = bench.publisher.snapshot();
+    assert_eq!((first.running, first.connections, first.acknowledged), (0, 0, 1), "and its connection is not kept");
+    assert_eq!(receipt(bench.publish("shop", "k-2").await).sequence, 2);
+}
+
 /// the provider saw the acknowledgement, and the guest was interrupted before it was told.
 #[tokio::test]
 async fn an_acknowledgement_is_in_the_audit_although_the_caller_was_interrupted() {

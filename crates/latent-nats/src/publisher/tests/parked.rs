@@ -3,7 +3,7 @@
 use latent_core::UncertainCause;
 use latent_testkit::fake_peer::{INFO, Step};
 
-use super::bench::{Bench, PAYLOAD_END, STORED, receipt, serve, serve_each, unavailable, uncertain};
+use super::bench::{Bench, PAYLOAD_END, STORED, Setup, receipt, serve, serve_each, unavailable, uncertain};
 
 /// What the peer does with one publication and then, while the connection is parked.
 fn parked(then: Vec<Step>) -> Vec<Step> {
@@ -107,8 +107,16 @@ async fn a_connection_that_ends_after_the_write_is_uncertain_and_dialled_by_nobo
 async fn a_dormant_provider_and_its_parked_connection_own_no_task() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
-    let bench = Bench::start(vec![serve_each([Step::reply_message(STORED), Step::reply_message(STORED)])]);
-    assert_eq!((tasks(), bench.peer.accepted()), (before, 0));
+    let sixteen = |draft: &mut crate::NatsDraft| {
+        let mappings = draft.mappings.as_mut().unwrap();
+        for number in mappings.len()..16 {
+            let (tenant, subject) = (Some(format!("t-{number}")), Some(format!("subject.{number}")));
+            mappings.push(crate::MappingDraft { tenant, subject, ..mappings[0].clone() });
+        }
+    };
+    let script = serve_each([Step::reply_message(STORED), Step::reply_message(STORED)]);
+    let bench = Bench::start_with(vec![script], Setup { draft: sixteen, ..Setup::default() });
+    assert_eq!((tasks(), bench.peer.accepted(), bench.publisher.snapshot().mappings), (before, 0, 16));
     bench.assert_nothing_is_held();
     receipt(bench.publish().await);
     assert_eq!((tasks(), bench.publisher.snapshot().connections), (before, 1));

@@ -1,10 +1,11 @@
 //! What is refused on this side: no socket, no byte, no charge left (P-047, P-059).
 
-use latent_capabilities::EventDraft;
+use latent_capabilities::limits::{CALL_SCRATCH_BYTES, CONNECTION_BYTES, POOL_BYTES};
+use latent_capabilities::{EventDraft, PoolSettings};
 use latent_core::KnownFailure;
 use latent_testkit::fake_peer::Step;
 
-use super::bench::{Bench, STORED, event, failure, receipt, serve_each};
+use super::bench::{Bench, STORED, Setup, event, failure, receipt, serve, serve_each};
 
 /// P-005, P-008, P-047, BUG-19: a topic that looks like an address, a subject, a command or an injection is a name that nothing has.
 #[tokio::test]
@@ -97,7 +98,33 @@ async fn attributes_stand_below_their_prefix_and_reserved_headers_are_there_once
     assert_eq!(headers.len(), names.len() + 4);
 }
 
-/// X-022, P-018: the ceiling counts, to the byte.
+/// P-030, P-031: a call is charged what its input holds by capacity, and a workspace beside it, while it waits already.
+#[tokio::test]
+async fn input_is_charged_by_its_capacity_and_refused_without_room_for_it() {
+    let roomy = |capacity: usize| {
+        let mut payload = Vec::with_capacity(capacity);
+        payload.extend_from_slice(br#"{"n":1}"#);
+        EventDraft { payload, ..event() }
+    };
+    let settings = PoolSettings::default().set(&POOL_BYTES, 1 << 20).unwrap();
+    let script = serve([Step::Gate, Step::reply_message(STORED), Step::Hold]);
+    let bench = Bench::start_with(vec![script], Setup { settings, ..Setup::default() });
+    assert!(matches!(failure(bench.publish_draft(roomy(1 << 20)).await), KnownFailure::Unavailable { .. }));
+    assert_eq!((bench.peer.accepted(), bench.pools.pools.snapshot().totals.dials), (0, 0));
+    let charged = 300_000;
+    let call = tokio::spawn({
+        let bench = std::sync::Arc::clone(&bench);
+        async move { bench.publish_draft(roomy(charged)).await }
+    });
+    bench.peer.until_received(0, super::bench::PAYLOAD_END).await;
+    let bytes = bench.pools.pools.snapshot().bytes;
+    assert!(bytes >= CONNECTION_BYTES.default + CALL_SCRATCH_BYTES.default + charged as u64, "{bytes}");
+    bench.peer.open_gate();
+    receipt(call.await.unwrap());
+    assert_eq!(bench.pools.pools.snapshot().bytes, CONNECTION_BYTES.default);
+}
+
+/// P-018: the ceiling counts, to the byte.
 #[tokio::test]
 async fn a_payload_at_the_ceiling_is_sent_and_one_byte_more_is_refused() {
     let payload = |bytes: usize| {
