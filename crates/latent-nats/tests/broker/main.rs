@@ -5,7 +5,7 @@
 mod bench;
 mod bytes;
 mod connections;
-mod independent;
 mod faults;
+mod independent;
 mod publishing;
 mod reported;

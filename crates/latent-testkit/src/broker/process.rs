@@ -170,14 +170,6 @@ impl Running {
     }
 }
 
-/// Whether no thread of a process can run.
-pub(super) fn stands(pid: u32) -> bool {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
-    let state = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-    // The state stands behind the name, which is in brackets and may hold anything.
-    threads.flatten().map(state).all(|stat| stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 't', 'Z', 'X'])))
-}
-
 impl Server {
     fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {

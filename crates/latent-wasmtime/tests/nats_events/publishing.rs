@@ -73,7 +73,7 @@ async fn a_key_is_a_duplicate_inside_the_brokers_window_and_new_after_it() {
 #[tokio::test]
 async fn a_guest_publishes_with_the_credential_that_is_current() {
     require_broker!();
-    let mut bench = Bench::start(Setup::default());
+    let bench = Bench::start(Setup::default());
     assert!(bench.guest("publish:out:k:i-1").await.starts_with("Ok("));
     let name = SecretName::parse("shop").unwrap();
     bench.broker.reload(|spec| {
@@ -134,7 +134,7 @@ async fn a_revoked_grant_stops_the_guests_next_publication() {
 #[tokio::test]
 async fn a_guest_finds_the_broker_again_after_an_outage() {
     require_broker!();
-    let mut bench = Bench::start(Setup::default());
+    let bench = Bench::start(Setup::default());
     assert!(bench.guest("publish:out:k:i-1").await.starts_with("Ok("));
     bench.broker.stop();
     assert_eq!(bench.guest("publish:out:k:i-2").await, "Err(Unavailable)");

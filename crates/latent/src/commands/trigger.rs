@@ -87,12 +87,21 @@ fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliError> {
         Form::Json => statuses.iter().try_for_each(|status| output.json(status)),
         Form::Human => {
             table(&statuses, SystemClock::start().unix().0).lines().try_for_each(|line| output.text(line))?;
-            // A note beside the answer: without it the answer still holds.
+            // Notes beside the answer: without them the answer still holds.
+            warnings_of(&mut access).into_iter().for_each(|warning| output.hint(format_args!("warning: {warning}")));
             if let Some(words) = every_removed(&mut access).ok().and_then(|removed| removed_words(&removed)) {
                 output.hint(words);
             }
             Ok(())
         }
+    }
+}
+
+/// What a running node wants its operator to know.
+fn warnings_of(access: &mut Access) -> Vec<String> {
+    match access.ask("asking for the node's counters", Request::Summary) {
+        Ok(Answer::Summary(summary)) => summary.warnings,
+        _ => Vec::new(),
     }
 }
 

@@ -92,8 +92,8 @@ fn the_example_is_read_with_every_default() {
     let folder = folder();
     let loaded = parse(&folder.path, EXAMPLE, NamedFiles::MustExist).unwrap();
     assert_eq!(loaded.warnings, []);
-    let Config { path, node, engine, secrets, topics, services, triggers } = loaded.config;
-    assert_eq!(secrets, None);
+    let Config { path, node, engine, secrets, pools, providers, topics, services, triggers } = loaded.config;
+    assert_eq!((secrets, pools, providers), (None, latent_capabilities::PoolSettings::default(), Vec::new()));
     let base = folder.path.parent().unwrap();
     assert_eq!(path, folder.path);
     assert_eq!((&*node.name, node.data_dir, node.cells, node.drain_millis), ("edge-1", base.join("data"), None, 10_000));

@@ -44,5 +44,6 @@ pub(crate) use server::ControlServer;
 pub(crate) use socket::ControlSocket;
 pub(crate) use statistics::{Maintained, PartitionInfo};
 pub(crate) use target::{
-    ActivationCounts, BindingState, ControlTarget, LatencyMillis, NodeSummary, ProviderSummary, PublicationCounts, TriggerStatus,
+    ActivationCounts, AuditCounts, BindingState, ControlTarget, LatencyMillis, NodeSummary, PoolUse, ProviderSummary, PublicationCounts,
+    TriggerStatus,
 };

@@ -193,6 +193,41 @@ pub(crate) struct NodeSummary {
     /// Providers that publish to a broker; their publications are counted above as well.
     #[serde(default)]
     pub(crate) providers: Vec<ProviderSummary>,
+    /// What of the pools that all providers share is in use.
+    #[serde(default)]
+    pub(crate) pools: PoolUse,
+    /// Records of the audit.
+    #[serde(default)]
+    pub(crate) audit: AuditCounts,
+    /// What an operator should know of a node that works: sentences, each with its number.
+    #[serde(default)]
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What of the pools is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PoolUse {
+    /// Publications that hold a connection, or make one.
+    pub(crate) running: u64,
+    /// Publications that wait for one.
+    pub(crate) queued: u64,
+    /// Connections that exist.
+    pub(crate) connections: u64,
+    /// Bytes charged for them. An accounting figure.
+    pub(crate) bytes: u64,
+}
+
+/// Records of the audit since the node started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditCounts {
+    /// In a file.
+    pub(crate) written: u64,
+    /// In none, for ever.
+    pub(crate) dropped: u64,
+    /// The last write failed.
+    pub(crate) failing: bool,
 }
 
 /// A provider that publishes to a broker.

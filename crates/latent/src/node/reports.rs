@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use latent_bridge::embedded::TopicStatistics;
 use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
+use latent_capabilities::PoolSnapshot;
 use latent_core::{ActivationId, Clock, Offset, Partition, Place, SystemClock};
 use latent_nats::{NatsPublisher, NatsSnapshot};
+use latent_node::AuditStatus;
 use latent_node::delivery::{BindingStatus, CycleState, DeliveryHandle};
 use latent_topics::{DeliveryStore, UnitKey};
 
@@ -20,9 +22,9 @@ use crate::administration::{self, AdminError, Unread};
 use crate::config::Config;
 use crate::config::settings::{StartPosition, TriggerConfig};
 use crate::control::{
-    ActivationCounts, BindingState, ClockInfo, ControlTarget, EventHistory, Fault, Forgotten, Invocation, Invoked, JournalReach,
-    LatencyMillis, NodeInfo, NodeSummary, ProviderSummary, PublicationCounts, ReloadOrder, Reloaded, RemovedTrigger, RevokeOrder, Revoked,
-    RouteOrder, Routed, ServiceInfo, TriggerEvent, TriggerStatus, runs_of,
+    ActivationCounts, AuditCounts, BindingState, ClockInfo, ControlTarget, EventHistory, Fault, Forgotten, Invocation, Invoked,
+    JournalReach, LatencyMillis, NodeInfo, NodeSummary, PoolUse, ProviderSummary, PublicationCounts, ReloadOrder, Reloaded, RemovedTrigger,
+    RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo, TriggerEvent, TriggerStatus, runs_of,
 };
 use crate::error::CliError;
 use crate::host::ClockWatch;
@@ -76,6 +78,7 @@ impl ControlTarget for Reports {
         };
         #[allow(clippy::cast_precision_loss, reason = "milliseconds of at most a day are exact in an f64")]
         let latency = deliveries.append_to_settled.map(|latency| LatencyMillis { p50: latency.p50 as f64, p99: latency.p99 as f64 });
+        let audit = self.composition.audit.status();
         NodeSummary {
             activations: ActivationCounts { success: deliveries.success, rejected: deliveries.rejected, failed: deliveries.failed },
             events_settled: deliveries.settled,
@@ -88,6 +91,9 @@ impl ControlTarget for Reports {
             append_to_settled_ms: latency,
             accounting: self.accounting(),
             providers,
+            pools: pool_use(self.composition.providers.pools()),
+            audit: audit_counts(&audit),
+            warnings: audit_warning(&audit).into_iter().collect(),
         }
     }
 
@@ -285,6 +291,25 @@ fn stopped_trigger(trigger: &TriggerConfig, log: &EmbeddedBroker, store: &Delive
         last_error: None,
     })
 }
+fn pool_use(snapshot: PoolSnapshot) -> PoolUse {
+    let PoolSnapshot { running, queued, connections, bytes, .. } = snapshot;
+    PoolUse { running, queued, connections, bytes }
+}
+
+fn audit_counts(status: &AuditStatus) -> AuditCounts {
+    AuditCounts { written: status.written, dropped: status.dropped, failing: status.failing }
+}
+
+/// What an operator must know of an audit that has lost records: work goes on without them.
+fn audit_warning(status: &AuditStatus) -> Option<String> {
+    let lost = status.dropped > 0 || status.failing;
+    let why = status.last_error.as_ref().map_or_else(|| "its queue was full".to_owned(), ToString::to_string);
+    let now = if status.failing { "writing still fails" } else { "writing works again" };
+    lost.then(|| {
+        format!("{} audit records are lost since the start ({why}); {now}. Look at the disk of the data directory", status.dropped)
+    })
+}
+
 fn provider_summary(publisher: &NatsPublisher) -> ProviderSummary {
     let NatsSnapshot {
         epoch,
@@ -314,5 +339,19 @@ fn provider_summary(publisher: &NatsPublisher) -> ProviderSummary {
         connects_failed,
         parked_lost,
         publications: PublicationCounts { receipts: acknowledged, duplicates, failures, uncertain },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_audit_records_are_a_warning_that_says_whether_it_goes_on() {
+        let status = |dropped, failing| AuditStatus { written: 9, dropped, queued: 0, failing, last_error: None };
+        assert_eq!(audit_warning(&status(0, false)), None);
+        let over = audit_warning(&status(3, false)).unwrap();
+        assert!(over.starts_with("3 audit records are lost") && over.contains("works again"), "{over}");
+        assert!(audit_warning(&status(0, true)).unwrap().contains("still fails"));
     }
 }

@@ -193,3 +193,17 @@ fn a_flood_of_log_does_not_cost_the_answer() {
     assert!(done["log_bytes_cut"].as_u64().unwrap() > 0, "{}", done["log_bytes_cut"]);
     assert_eq!(running.stop(), Some(0));
 }
+
+#[test]
+fn audit_records_that_no_disk_takes_are_counted_and_told_while_work_goes_on() {
+    let env = with_functions();
+    // Where the audit's folder should be, a file stands.
+    let _ = env.run(["bus", "provision"]).with_status(0);
+    env.write("data/audit", "not a folder");
+    let running = node(&env);
+    assert_eq!(document(&invoke(&env, "announce", "[\"out\"]", &["--json"]).with_status(0))["result"], json!([{ "ok": "0" }]));
+    wait_until("the warning of a lost record", || {
+        env.run(["trigger", "status"]).with_status(0).stderr.contains("warning: 1 audit records are lost since the start")
+    });
+    assert_eq!(running.stop(), Some(0));
+}

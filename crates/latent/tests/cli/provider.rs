@@ -97,7 +97,11 @@ fn a_function_publishes_to_a_subject_of_the_broker_through_the_nodes_configurati
     let first = invoke_publish(&env, "orders");
     assert_eq!(first["outcome"], json!("success"), "{first}");
     assert_eq!(first["result"], json!([{ "ok": "1" }]));
-    let running = node(&env);
+    let mut running = env.command(["run"]);
+    running.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(env.folder().join("node.log")).unwrap());
+    running.env("LATENT_LOG", "trace");
+    let mut running = ChildGuard::spawn(&mut running).unwrap();
+    wait_until("the node's answer on its control socket", || answers(&env.folder().join("data/control.sock")));
     let again = invoke_publish(&env, "orders");
     assert_eq!(again["result"], json!([{ "ok": "1" }]));
     let summary = summary(&env);
@@ -111,11 +115,19 @@ fn a_function_publishes_to_a_subject_of_the_broker_through_the_nodes_configurati
     let own = invoke_publish(&env, "out");
     assert_eq!(own["result"], json!([{ "ok": "0" }]), "a topic of the log goes to the log");
 
-    let pid = running.child.pid();
+    // A revoked component publishes nothing more, although it is loaded.
+    let revoked = env.run(["service", "revoke", "plain"]);
+    assert!(revoked.status == Some(0), "{}", revoked.stderr);
+    let refused = env.run(["invoke", "plain", "demo:plain/work@1.0.0#announce", "--args", "[\"orders\"]", "--json"]);
+    assert_ne!(refused.status, Some(0), "{}", refused.stdout);
+
+    let pid = running.pid();
     for file in ["cmdline", "environ"] {
         unmarked(&std::fs::read(format!("/proc/{pid}/{file}")).unwrap(), file);
     }
-    assert_eq!(running.stop(), Some(0));
+    running.terminate().unwrap();
+    assert_eq!(running.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
+    assert!(std::fs::read_to_string(env.folder().join("node.log")).unwrap().contains("plain"), "the log is searched as well");
     let stored = messages(&broker);
     assert_eq!(stored.len(), 1);
     assert_eq!((stored[0].subject.as_str(), &stored[0].payload[..]), ("orders.new", &b"from plain"[..]));
