@@ -7,6 +7,7 @@ mod dialling;
 mod installing;
 mod parked;
 mod refusals;
+mod rejections;
 mod replies;
 mod session;
 mod time;
