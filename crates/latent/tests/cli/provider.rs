@@ -66,9 +66,9 @@ grants = [{{ capability = "latent:events/publisher@0.2.0", topics = ["orders", "
     )
 }
 
-fn put_secret(env: &CliEnv, broker: &Broker) {
+fn put(env: &CliEnv, broker: &Broker, secret: &str) {
     let (name, port) = (broker.server_name(), broker.address().port().to_string());
-    let words = ["secret", "put", "acme-nats", "--tenant", "acme", "--provider", "shop", "--server-name", &name, "--port", &port];
+    let words = ["secret", "put", secret, "--tenant", "acme", "--provider", "shop", "--server-name", &name, "--port", &port];
     let _ = env.run_with_input(words, MARKER.as_bytes().to_vec()).with_status(0);
 }
 
@@ -89,10 +89,14 @@ fn a_function_publishes_to_a_subject_of_the_broker_through_the_nodes_configurati
     let broker = broker();
     let env = with_provider(&broker);
     let _ = env.run(["check"]).with_status(0);
-    let missing =
-        error_of(&env.run(["invoke", "plain", "demo:plain/work@1.0.0#announce", "--args", "[\"orders\"]", "--json"]).with_status(1));
-    assert!(missing.to_string().contains("acme-nats") && missing.to_string().contains("latent secret put"), "{missing}");
-    put_secret(&env, &broker);
+    let refused =
+        || error_of(&env.run(["invoke", "plain", "demo:plain/work@1.0.0#announce", "--args", "[\"orders\"]", "--json"]).with_status(1));
+    let no_store = refused().to_string();
+    assert!(no_store.contains("data/secrets does not exist") && no_store.contains("latent secret put"), "{no_store}");
+    put(&env, &broker, "another");
+    let no_secret = refused().to_string();
+    assert!(no_secret.contains("there is no secret acme-nats") && no_secret.contains("latent secret put"), "{no_secret}");
+    put(&env, &broker, "acme-nats");
     // Of a stopped node, then of a running one: the same key, so the broker has it once.
     let first = invoke_publish(&env, "orders");
     assert_eq!(first["outcome"], json!("success"), "{first}");
