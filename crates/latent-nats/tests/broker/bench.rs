@@ -182,6 +182,7 @@ impl Bench {
     }
 
     /// Waits until this many publications may have been written.
+    #[allow(dead_code, reason = "the tests with guests need it")]
     pub(crate) async fn until_written(&self, count: u64) {
         self.until(|snapshot| snapshot.possible_writes == count).await;
     }
