@@ -29,8 +29,11 @@ pub const NOTHING: Guest = Guest { name: "nothing", component: include_bytes!(co
 /// A component that exports plain functions of every type and no handler; `guests/plain/wit/shapes.wit` lists them.
 pub const PLAIN: Guest = Guest { name: "plain", component: include_bytes!(concat!(env!("LATENT_TEST_GUESTS_DIR"), "/plain.wasm")) };
 
+/// A handler that publishes its payload to the topic `out` as often as its key says, to measure what a publication costs a function.
+pub const REPEAT: Guest = Guest { name: "repeat", component: include_bytes!(concat!(env!("LATENT_TEST_GUESTS_DIR"), "/repeat.wasm")) };
+
 /// Every guest.
-pub const ALL: [Guest; 5] = [BEHAVE, COMMAND, FORWARD, NOTHING, PLAIN];
+pub const ALL: [Guest; 6] = [BEHAVE, COMMAND, FORWARD, NOTHING, PLAIN, REPEAT];
 
 impl Guest {
     /// The component's file, for tests that give a path to a command.
@@ -43,7 +46,7 @@ impl Guest {
 #[macro_export]
 macro_rules! each_guest_has_tests {
     () => {
-        use {self::behave as _, self::command as _, self::forward as _, self::nothing as _, self::plain as _};
+        use {self::behave as _, self::command as _, self::forward as _, self::nothing as _, self::plain as _, self::repeat as _};
     };
 }
 

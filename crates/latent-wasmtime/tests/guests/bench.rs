@@ -132,7 +132,16 @@ impl Bench {
 
     /// The same in a session that the caller keeps.
     pub(crate) fn run_in(&self, session: Session, payload: &str) -> impl Future<Output = ActivationReport> + Send + use<> {
-        let call = HandlerCall { event: event(payload), session, budget: self.budget, trace: Self::trace() };
+        self.run_event(session, event(payload))
+    }
+
+    /// One activation on an event with this key.
+    pub(crate) fn run_under_key(&self, key: &str, payload: &str) -> impl Future<Output = ActivationReport> + Send + use<> {
+        self.run_event(self.session(), DeliveredEvent { key: key.to_owned(), ..event(payload) })
+    }
+
+    fn run_event(&self, session: Session, event: DeliveredEvent) -> impl Future<Output = ActivationReport> + Send + use<> {
+        let call = HandlerCall { event, session, budget: self.budget, trace: Self::trace() };
         self.engine.run_handler(&self.component, call)
     }
 

@@ -11,6 +11,7 @@ mod hostile_results;
 mod hostile_shapes;
 mod nothing;
 mod plain;
+mod repeat;
 mod written;
 
 latent_test_guests::each_guest_has_tests!();
