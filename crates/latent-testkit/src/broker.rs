@@ -1,4 +1,4 @@
-//! The pinned NATS server as a fixture: TLS first, memory only, loopback only, gone with its owner.
+//! The pinned NATS server as a fixture: TLS first, memory only unless said otherwise, loopback only, gone with its owner.
 //!
 //! Nothing here reaches the product. Certificates are made at run time ([`TestCa`]); streams are provisioned on a path of their own
 //! ([`Admin`]) with a user of its own, so that the users under test need no right of administration.

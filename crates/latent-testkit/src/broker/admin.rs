@@ -90,7 +90,7 @@ impl Admin {
         Self { jetstream: jetstream::new(client.clone()), client, monitor, access }
     }
 
-    /// Makes a stream in memory.
+    /// Makes a stream.
     ///
     /// # Panics
     /// When the broker refuses.
@@ -98,7 +98,7 @@ impl Admin {
         let config = Config {
             name: spec.name.clone(),
             subjects: spec.subjects.clone(),
-            storage: StorageType::Memory,
+            storage: if spec.on_disk { StorageType::File } else { StorageType::Memory },
             discard: DiscardPolicy::New,
             retention: if spec.by_interest { RetentionPolicy::Interest } else { RetentionPolicy::Limits },
             duplicate_window: spec.duplicate_window,

@@ -1,6 +1,6 @@
 //! What a broker of the tests is: its users, its streams, its bounds, and the configuration file that says so.
 //!
-//! Every store is in memory and bounded; the log is bounded; nothing but the loopback is listened on.
+//! Every store is bounded, and in memory unless a stream says otherwise; the log is bounded; nothing but the loopback is listened on.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -53,7 +53,7 @@ pub enum BrokerAuth {
     Token(String),
 }
 
-/// A stream in memory. Messages beyond a bound are refused, never silently dropped.
+/// A stream, in memory unless it is [on disk](StreamSpec::on_disk). Messages beyond a bound are refused, never silently dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamSpec {
     /// The name.
@@ -70,6 +70,8 @@ pub struct StreamSpec {
     pub max_msg_size: i32,
     /// Keeps a message only while somebody is interested in it.
     pub by_interest: bool,
+    /// Kept in the broker's folder instead of in memory.
+    pub on_disk: bool,
 }
 
 impl StreamSpec {
@@ -83,6 +85,7 @@ impl StreamSpec {
             max_bytes: 16 << 20,
             max_msg_size: 1 << 20,
             by_interest: false,
+            on_disk: false,
         }
     }
 
@@ -104,6 +107,16 @@ impl StreamSpec {
     #[must_use]
     pub const fn max_msgs(mut self, max: i64) -> Self {
         self.max_msgs = max;
+        self
+    }
+
+    /// In files of the broker's folder, with room for this many bytes and any number of messages. For measurements; what tests store is
+    /// small.
+    #[must_use]
+    pub const fn on_disk(mut self, max_bytes: i64) -> Self {
+        self.on_disk = true;
+        self.max_msgs = -1;
+        self.max_bytes = max_bytes;
         self
     }
 
@@ -204,11 +217,14 @@ pub(super) fn configuration(spec: &BrokerSpec, place: &Place<'_>) -> String {
     let folder = place.folder.display();
     let port = place.port.map_or_else(|| "-1".to_owned(), |port| port.to_string());
     let handshake_first = spec.handshake_first_within.map_or_else(|| spec.handshake_first.to_string(), quoted);
+    let on_disk = spec.streams.iter().filter(|stream| stream.on_disk).map(|stream| stream.max_bytes);
     let mut text = format!(
         "host: \"127.0.0.1\"\nport: {port}\nhttp: \"127.0.0.1:-1\"\nports_file_dir: \"{folder}\"\npid_file: \"{folder}/{PID_FILE}\"\n\
          log_file: \"{folder}/{LOG_FILE}\"\nlogfile_size_limit: {LOG_BYTES_MAX}\nlogfile_max_num: 2\n\
          tls {{ cert_file: \"{folder}/{CERTIFICATE_FILE}\", key_file: \"{folder}/{KEY_FILE}\", handshake_first: {handshake_first} }}\n\
-         jetstream {{ store_dir: \"{folder}/jetstream\", max_memory_store: {MEMORY_STORE_BYTES_MAX}, max_file_store: 1 }}\n",
+         jetstream {{ store_dir: \"{folder}/jetstream\", max_memory_store: {MEMORY_STORE_BYTES_MAX}, max_file_store: {} }}\n",
+        // 0 would leave it to the server.
+        on_disk.fold(1, i64::saturating_add)
     );
     let millis = |duration: Duration| format!("\"{}ms\"", duration.as_millis());
     let settings = [
