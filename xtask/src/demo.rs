@@ -210,7 +210,7 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(tree::project_root()).unwrap_or(path).display().to_string()
 }
 
-fn target_folder(root: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn target_folder(root: &Path) -> Result<PathBuf, Failure> {
     let manifest = root.join("Cargo.toml");
     let metadata = MetadataCommand::new().manifest_path(&manifest).no_deps().exec();
     metadata

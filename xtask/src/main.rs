@@ -34,7 +34,8 @@ usage: cargo xtask <command>
   broker            fetch the pinned NATS server that tests run against, check it, print its path
   guests            build every guest for wasm32-wasip2
   fuzz [--seconds N]  seeded mutations of the fuzz corpora, for 60 s or N
-  bench [--json]    measure log, activations and deliveries, built with optimisations, as ratios to loops by hand
+  bench [--json]    measure log, activations, deliveries and publications, built with optimisations, as ratios to loops by hand
+  bench publish [--json]  only publications, on the pinned broker, which is started for it
   campaign NAME     a long run whose report goes into docs/reliability.md: activations, deliveries or kills
 
 example: cargo xtask demo --json";
@@ -63,6 +64,8 @@ fn run(arguments: &[&str]) -> Result<(), Failure> {
         ["rows", "--final"] => rows::run(&Tree::read(&root)?, rows::Stage::Final),
         ["bench"] => bench::run(&root, bench::Form::Readable),
         ["bench", "--json"] => bench::run(&root, bench::Form::Json),
+        ["bench", "publish"] => bench::publish(&root, bench::Form::Readable),
+        ["bench", "publish", "--json"] => bench::publish(&root, bench::Form::Json),
         ["campaign", name] => campaign::run(&root, name),
         ["broker"] => {
             broker::ensure_reader(&root)?;

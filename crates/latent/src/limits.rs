@@ -325,6 +325,16 @@ pub(crate) const BENCH_RECORDS: Limit = Limit {
     bounds: "records that `latent bench bus` stores in its largest log, about 500 bytes each",
 };
 
+/// Slices of each side that `latent bench publish` measures.
+pub(crate) const BENCH_ROUNDS: Limit = Limit {
+    name: "bench_rounds",
+    unit: "count",
+    default: 7,
+    min: 2,
+    max: 100,
+    bounds: "slices of each side of a row of `latent bench publish`",
+};
+
 /// Files of one project that are watched.
 pub(crate) const DEV_WATCHED_FILES: Limit = Limit {
     name: "dev_watched_files",
@@ -448,6 +458,7 @@ pub(crate) const ALL: &[Limit] = &[
     WHY_LOG_BYTES,
     SHOWN_PAYLOAD_CHARS,
     BENCH_RECORDS,
+    BENCH_ROUNDS,
     DEV_WATCHED_FILES,
     DEV_LOOK_MILLIS,
     DEV_QUIET_MILLIS,

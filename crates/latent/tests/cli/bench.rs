@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 
+use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, StreamSpec};
 use serde_json::json;
 
 use super::*;
@@ -139,4 +140,46 @@ fn events_are_sent_through_a_node_and_every_line_has_the_stable_fields() {
         assert_eq!((&row["pass"], &row["runs"]), (&json!(null), &json!(2)), "{row}");
     }
     assert_eq!(entries(&env), 0, "the measured folder is gone");
+}
+
+#[test]
+fn without_a_broker_it_is_said_who_starts_one() {
+    let env = with_disk();
+    let error = error_of(&env.run(["bench", "publish", "--json"]).with_status(2));
+    assert_eq!(error["kind"], json!("value"));
+    assert!(error["why"].as_str().unwrap().contains("cargo xtask bench publish"), "{error}");
+}
+
+#[test]
+fn publications_are_measured_on_a_broker_and_every_line_has_the_stable_fields() {
+    latent_testkit::require_broker!();
+    let env = with_disk();
+    let user = BrokerUser::publisher("bench", "a password", ["bench.out"]);
+    let stream = StreamSpec::new("BENCH", ["bench.out"]).max_msgs(-1);
+    let spec = BrokerSpec { server_name: "localhost".to_owned(), ..BrokerSpec::with_users([user]).stream(stream) };
+    let broker = Broker::start(spec);
+    std::fs::write(env.folder().join("root.der"), broker.ca().root_der()).unwrap();
+    std::fs::write(env.folder().join("password"), "a password\n").unwrap();
+    let address = broker.address().to_string();
+    let target = ["--address", &address, "--server-name", "localhost", "--root", "root.der", "--user", "bench"];
+    let place = ["--password-file", "password", "--subject", "bench.out", "--stream", "BENCH", "--dir", "disk"];
+    let arguments = [&["bench", "publish", "--quick", "--json"][..], &target, &place].concat();
+    let rows = documents(&env.run(arguments).with_status(0));
+    let named: Vec<_> = rows.iter().map(|row| (row["id"].as_str().unwrap(), row["case"].as_str().unwrap())).collect();
+    // The comparison with the client that people use is in builds for measurements.
+    let named: Vec<_> = named.into_iter().filter(|(_, case)| !case.contains("async-nats")).collect();
+    let expected = [
+        ("Q-13", "16 mappings, idle"),
+        ("Q-10", "256 B"),
+        ("Q-10", "256 B, 99th percentile"),
+        ("Q-10", "8 KiB"),
+        ("Q-10", "8 KiB, 99th percentile"),
+        ("Q-11", "64 at once, 256 B"),
+    ];
+    assert_eq!(named, expected);
+    for row in &rows {
+        assert!(row["ours"].is_f64() && row["ratio"].is_f64() && row["reference"].as_f64().is_some_and(|number| number > 0.0), "{row}");
+        assert_eq!((&row["pass"], &row["runs"]), (&json!(null), &json!(2)), "{row}");
+    }
+    assert_eq!(entries(&env), 0, "the folder of the secrets is gone");
 }

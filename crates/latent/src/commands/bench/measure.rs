@@ -67,16 +67,24 @@ impl Session {
     /// Learns how fast a small synced write is here.
     fn begin(plan: Plan, scratch: Scratch, stop: StopSignal) -> Result<Self, CliError> {
         let floor = Floor::create(&scratch.folder("floor")?)?;
-        let mut session = Self { plan, scratch, stop, calm: Calm::new(), floor };
-        for _ in 0..plan.learning_probes {
-            let probe = session.floor.probe()?;
-            session.calm.learn(probe);
-            session.stop.wait(PAUSE / 4);
-        }
-        Ok(session)
+        Self { plan, scratch, stop, calm: Calm::new(), floor }.learned()
     }
 
-    /// What a write of 4 KiB and its sync take in this run.
+    /// The same run with another floor, by which it also tells whether the machine is calm.
+    pub(super) fn on_floor(self, floor: Floor) -> Result<Self, CliError> {
+        Self { calm: Calm::new(), floor, ..self }.learned()
+    }
+
+    fn learned(mut self) -> Result<Self, CliError> {
+        for _ in 0..self.plan.learning_probes {
+            let probe = self.floor.probe()?;
+            self.calm.learn(probe);
+            self.stop.wait(PAUSE / 4);
+        }
+        Ok(self)
+    }
+
+    /// What the floor takes in this run: unless said otherwise, a write of 4 KiB and its sync.
     pub(super) const fn floor(&self) -> &Floor {
         &self.floor
     }

@@ -13,6 +13,7 @@ mod fill;
 mod floor;
 mod measure;
 mod plan;
+mod publish;
 mod raw;
 mod recovery_files;
 mod row;
@@ -27,7 +28,6 @@ use latent_bridge::BusError;
 
 use self::measure::Session;
 use self::row::{HEADINGS, Row};
-use crate::cli::LaterArgs;
 use crate::control::Fault;
 use crate::error::CliError;
 use crate::output::{Form, Output};
@@ -41,12 +41,11 @@ pub(crate) enum BenchCommand {
     Activation(activation::ActivationArgs),
     /// Measure events from topic to topic: publication, activation, publication
     Trigger(trigger::TriggerArgs),
+    /// Measure publications on a NATS broker, from a function to its receipt
+    Publish(publish::PublishArgs),
     /// Publishes until it is killed; `bench bus` starts it
     #[command(hide = true)]
     Fill(fill::FillArgs),
-    /// Not built in this version
-    #[command(hide = true)]
-    Publish(LaterArgs),
 }
 
 /// Runs `latent bench …`.
@@ -58,15 +57,8 @@ pub(crate) fn bench(command: &BenchCommand, output: &mut Output) -> Result<(), C
         BenchCommand::Bus(args) => bus::bus(args, output),
         BenchCommand::Activation(args) => activation::activation(args, output),
         BenchCommand::Trigger(args) => trigger::trigger(args, output),
+        BenchCommand::Publish(args) => publish::publish(args, output),
         BenchCommand::Fill(args) => fill::fill(args),
-        BenchCommand::Publish(_) => Err(later("publish")),
-    }
-}
-
-fn later(word: &str) -> CliError {
-    CliError::NotBuilt {
-        what: format!("latent bench {word}"),
-        instead: "measure the log with `latent bench bus`, activations with `latent bench activation`, both together with `latent bench trigger`",
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub(super) lookups: usize,
     /// Pages of a slice that reads here and there.
     pub(super) pages: usize,
+    /// Publications of a slice that publishes on a broker.
+    pub(super) publications: u32,
     /// Batches that are stored before a kill.
     pub(super) killed_batches: u64,
     /// How long a row may wait in total for a calm machine.
@@ -56,6 +58,7 @@ impl Plan {
             read_large_events: 5_000,
             lookups: 4_000,
             pages: 40,
+            publications: 2_000,
             killed_batches: 16,
             patience: Duration::from_secs(5),
             learning_probes: 12,
@@ -76,6 +79,7 @@ impl Plan {
             read_large_events: 20,
             lookups: 20,
             pages: 2,
+            publications: 20,
             killed_batches: 1,
             patience: Duration::ZERO,
             learning_probes: 1,
