@@ -96,17 +96,45 @@ pub struct AuditRecord {
 
 /// Where audit records go. Must not block.
 pub trait AuditSink: Send + Sync {
-    /// Takes the place for one record, at the admission of the attempt it will be about.
+    /// Takes the place for one record, at the admission of the attempt it will be about; false when there is none.
     ///
-    /// Work never waits for audit and is never refused for it: a sink without a free place gives out a slot that counts its record as
-    /// dropped, and its status says how many those were.
-    fn reserve(self: Arc<Self>) -> Box<dyn AuditSlot>;
+    /// Work never waits for audit and is never refused for it: a record without a place is counted as dropped when it is filled in, and
+    /// the sink's status says how many those were.
+    fn reserve(&self) -> bool;
+
+    /// Takes a finished record into the place that was reserved for it, if there was one. Must not block.
+    fn fill(&self, place: bool, record: AuditRecord);
+
+    /// Takes back a reserved place whose record will not come.
+    fn release(&self);
 }
 
-/// The place of one record. Dropping it unfilled returns the place.
-pub trait AuditSlot: Send + Sync {
-    /// Takes the finished record. Must not block.
-    fn fill(self: Box<Self>, record: AuditRecord);
+/// The place of one record, or none. Dropping it unfilled returns the place.
+pub struct AuditSlot {
+    sink: Option<Arc<dyn AuditSink>>,
+    place: bool,
+}
+
+impl AuditSlot {
+    /// Asks `sink` for a place.
+    pub fn reserve(sink: &Arc<dyn AuditSink>) -> Self {
+        Self { place: sink.reserve(), sink: Some(Arc::clone(sink)) }
+    }
+
+    /// Hands over the finished record.
+    pub fn fill(mut self, record: AuditRecord) {
+        if let Some(sink) = self.sink.take() {
+            sink.fill(self.place, record);
+        }
+    }
+}
+
+impl Drop for AuditSlot {
+    fn drop(&mut self) {
+        if let Some(sink) = self.sink.take().filter(|_| self.place) {
+            sink.release();
+        }
+    }
 }
 
 /// Keeps the last records in memory.
@@ -136,21 +164,19 @@ impl AuditRing {
 
 impl AuditSink for AuditRing {
     // The oldest record makes room, so there is always a place.
-    fn reserve(self: Arc<Self>) -> Box<dyn AuditSlot> {
-        Box::new(RingSlot(self))
+    fn reserve(&self) -> bool {
+        true
     }
-}
 
-struct RingSlot(Arc<AuditRing>);
-
-impl AuditSlot for RingSlot {
-    fn fill(self: Box<Self>, record: AuditRecord) {
-        let mut records = self.0.records.lock().unwrap_or_else(PoisonError::into_inner);
-        if records.len() >= self.0.records_max {
+    fn fill(&self, _place: bool, record: AuditRecord) {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if records.len() >= self.records_max {
             records.pop_front();
         }
         records.push_back(record);
     }
+
+    fn release(&self) {}
 }
 
 /// Whether an attempt has been given out to be written. Decided once, by whoever comes first: the provider that starts it or the
@@ -179,7 +205,7 @@ pub(crate) struct AuditEntry {
     attempt_state: Arc<AttemptState>,
     clock: Arc<dyn Clock>,
     observed: Option<ProviderOutcome>,
-    open: Option<(Box<dyn AuditSlot>, AuditRecord)>,
+    open: Option<(AuditSlot, AuditRecord)>,
 }
 
 /// What is known of an attempt when it is admitted.
@@ -198,7 +224,7 @@ impl AuditEntry {
         let observed = ProviderOutcome::NotStarted { reason: KnownFailure::Cancelled.kind() };
         let record =
             AuditRecord { admitted_at: now, ended_at: now, activation, tenant, provider, operation, request, observed, told: None };
-        let slot = Arc::clone(sink).reserve();
+        let slot = AuditSlot::reserve(sink);
         Self { attempt_state: Arc::clone(attempt_state), clock: Arc::clone(clock), observed: None, open: Some((slot, record)) }
     }
 

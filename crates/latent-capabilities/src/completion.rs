@@ -64,11 +64,11 @@ impl CompletionAccount {
             self.0.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        Some(CompletionOwner(Some(Arc::new(Charge { account: Arc::clone(&self.0), bytes }))))
+        Some(CompletionOwner(Some(Charge { account: Arc::clone(&self.0), bytes })))
     }
 }
 
-/// One charge; it returns when the last owner goes.
+/// One charge; it returns when its owner goes.
 #[derive(Debug)]
 struct Charge {
     account: Arc<Account>,
@@ -85,11 +85,11 @@ impl Drop for Charge {
     }
 }
 
-/// Keeps one publication's completion memory charged for as long as it, or a clone of it, exists. That of a publication which was
-/// refused before it was charged keeps nothing.
-#[derive(Debug, Clone)]
+/// Keeps one publication's completion memory charged for as long as it exists. That of a publication which was refused before it was
+/// charged keeps nothing.
+#[derive(Debug)]
 #[must_use = "dropping it returns the charge while the guest may still hold the receipt"]
-pub struct CompletionOwner(Option<Arc<Charge>>);
+pub struct CompletionOwner(Option<Charge>);
 
 impl CompletionOwner {
     /// Bytes it keeps charged.
@@ -100,7 +100,7 @@ impl CompletionOwner {
 
 /// A publication that has ended, on its way to whoever asked for it.
 ///
-/// Take the [`owner`](Self::owner) first and hold it until the store is destroyed, then [`tell`](Self::tell). A completion that is
+/// Take the [`owner`](Self::take_owner) first and hold it until the store is destroyed, then [`tell`](Self::tell). A completion that is
 /// dropped untold is audited as such: what the provider observed stays true, told to nobody.
 #[must_use = "a publication's outcome decides whether it may be sent again"]
 #[derive(Debug)]
@@ -127,9 +127,9 @@ impl EventCompletion {
         &self.outcome
     }
 
-    /// The charge for the receipt and its lowering.
-    pub fn owner(&self) -> CompletionOwner {
-        self.owner.clone()
+    /// The charge for the receipt and its lowering. It is given out once; left inside, it returns with the completion.
+    pub fn take_owner(&mut self) -> CompletionOwner {
+        CompletionOwner(self.owner.0.take())
     }
 
     /// Gives the outcome out to be told, and closes the audit record with it.
@@ -147,12 +147,7 @@ fn within_charge(outcome: PublicationOutcome) -> PublicationOutcome {
         PublicationOutcome::Receipt(receipt) if receipt.stream.len() > limits::RECEIPT_STREAM_BYTES.max_usize() => {
             PublicationOutcome::Uncertain(Uncertain { uid: None, cause: UncertainCause::Unusable })
         }
-        PublicationOutcome::Receipt(mut receipt) => {
-            // The charge counts the name, not the room that a provider left behind it.
-            receipt.stream.shrink_to_fit();
-            PublicationOutcome::Receipt(receipt)
-        }
-        PublicationOutcome::KnownFailure(_) | PublicationOutcome::Uncertain(_) => outcome,
+        PublicationOutcome::Receipt(_) | PublicationOutcome::KnownFailure(_) | PublicationOutcome::Uncertain(_) => outcome,
     }
 }
 
@@ -180,13 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_returns_with_its_last_owner() {
+    fn a_charge_returns_with_its_owner() {
         let account = CompletionAccount::default();
         let owner = account.reserve().unwrap();
-        let clone = owner.clone();
+        assert_eq!((account.held_bytes(), owner.bytes()), (CALL, CALL));
         drop(owner);
-        assert_eq!((account.held_bytes(), clone.bytes()), (CALL, CALL));
-        drop(clone);
         assert_eq!(account.held_bytes(), 0);
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use latent_core::{Attributes, KnownFailure, LogicalTopic, MediaType, length_delimited_sha256};
+use latent_core::{Attributes, KnownFailure, LogicalTopic, MediaType, length_delimited_sha256_of};
 
 use crate::limits;
 
@@ -51,8 +51,13 @@ impl EventPublication {
     /// # Errors
     /// [`KnownFailure::InvalidTopic`] or [`KnownFailure::InvalidEvent`] naming the rule.
     pub fn check(draft: EventDraft) -> Result<Self, KnownFailure> {
-        let staged_bytes = draft.staged_bytes();
         let topic = LogicalTopic::parse(&draft.topic).map_err(|_| KnownFailure::InvalidTopic)?;
+        Self::check_for(topic, draft)
+    }
+
+    /// The same with the topic's name checked already.
+    pub(crate) fn check_for(topic: LogicalTopic, draft: EventDraft) -> Result<Self, KnownFailure> {
+        let staged_bytes = draft.staged_bytes();
         let key = draft.key.unwrap_or_default();
         if !key.is_empty() {
             check_text("key", &key, limits::PUBLISH_KEY_BYTES.max_usize())?;
@@ -107,10 +112,11 @@ impl EventPublication {
 
     /// A digest of the whole request for audit. It identifies a request without showing any of it.
     pub fn digest(&self) -> RequestDigest {
-        let mut fields: Vec<&[u8]> = vec![b"lsf-publish-request-v1", self.topic.as_str().as_bytes(), self.key.as_bytes(), &self.payload];
-        fields.extend([self.media_type.as_str().as_bytes(), self.idempotency_key.as_bytes()]);
-        fields.extend(self.attributes.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]));
-        RequestDigest(length_delimited_sha256(&fields))
+        let [topic, media_type] = [self.topic.as_str(), self.media_type.as_str()].map(str::as_bytes);
+        let (label, key, idempotency_key) = (b"lsf-publish-request-v1", self.key.as_bytes(), self.idempotency_key.as_bytes());
+        let own: [&[u8]; 6] = [label, topic, key, &self.payload, media_type, idempotency_key];
+        let attributes = self.attributes.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
+        RequestDigest(length_delimited_sha256_of(own.into_iter().chain(attributes)))
     }
 }
 

@@ -112,6 +112,12 @@ impl Plan {
         grants.and_then(|grants| grants.get(topic)).ok_or(KnownFailure::PermissionDenied)
     }
 
+    /// The granted topic of this name.
+    pub(crate) fn topic_named(&self, publication: PublicationId, tenant: &TenantId, name: &str) -> Option<&LogicalTopic> {
+        let grants = self.services.get(&(publication, tenant.clone()))?;
+        grants.get_key_value(name).map(|(topic, _)| topic)
+    }
+
     fn providers(&self) -> BTreeSet<&ProviderRef> {
         self.services.values().flat_map(BTreeMap::values).collect()
     }

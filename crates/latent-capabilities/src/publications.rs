@@ -89,7 +89,7 @@ impl PublicationEnd {
     fn of(outcome: &PublicationOutcome) -> Self {
         match outcome {
             PublicationOutcome::Receipt(receipt) => {
-                Self::Stored { stream: receipt.stream.as_str().into(), sequence: receipt.sequence, duplicate: receipt.duplicate }
+                Self::Stored { stream: Arc::clone(&receipt.stream), sequence: receipt.sequence, duplicate: receipt.duplicate }
             }
             PublicationOutcome::KnownFailure(KnownFailure::Conflict) => Self::Conflict,
             PublicationOutcome::KnownFailure(failure) => Self::Failed { reason: failure.kind() },
@@ -273,9 +273,8 @@ mod tests {
 
     #[test]
     fn each_outcome_has_its_name() {
-        let receipt = |duplicate| {
-            PublicationOutcome::Receipt(Receipt { stream: "out".to_owned(), sequence: 7, duplicate, accepted_at: UnixMillis(0) })
-        };
+        let receipt =
+            |duplicate| PublicationOutcome::Receipt(Receipt { stream: "out".into(), sequence: 7, duplicate, accepted_at: UnixMillis(0) });
         let uncertain = PublicationOutcome::Uncertain(Uncertain { uid: None, cause: UncertainCause::Storage });
         let table = [
             (receipt(false), "receipt", false),

@@ -116,8 +116,13 @@ impl Session {
     fn admit(&self, draft: EventDraft) -> Result<Admitted, KnownFailure> {
         let spec = &self.0.spec;
         let capabilities = &*spec.capabilities;
-        let event = EventPublication::check(draft)?;
-        let reference = capabilities.plans().current().authorise_publish(spec.publication, &spec.tenant, event.topic())?.clone();
+        let plan = capabilities.plans().current();
+        // A granted topic's name is there already, checked.
+        let event = match plan.topic_named(spec.publication, &spec.tenant, &draft.topic) {
+            Some(topic) => EventPublication::check_for(topic.clone(), draft)?,
+            None => EventPublication::check(draft)?,
+        };
+        let reference = plan.authorise_publish(spec.publication, &spec.tenant, event.topic())?.clone();
         if spec.deadline.has_passed(spec.clock.mono()) {
             return Err(KnownFailure::DeadlineExceeded);
         }

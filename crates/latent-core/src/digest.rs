@@ -9,6 +9,11 @@ use crate::{CoreError, TextProblem};
 /// SHA-256 over `fields`, each as its length in 8 little-endian bytes and then its bytes (the form of D-02), so that moving a
 /// byte from one field to the next changes the result.
 pub fn length_delimited_sha256(fields: &[&[u8]]) -> [u8; 32] {
+    length_delimited_sha256_of(fields.iter().copied())
+}
+
+/// The same of fields that stand in no list.
+pub fn length_delimited_sha256_of<'f>(fields: impl IntoIterator<Item = &'f [u8]>) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for field in fields {
         hasher.update((field.len() as u64).to_le_bytes());

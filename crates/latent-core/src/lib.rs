@@ -27,7 +27,7 @@ pub use clock::{Clock, MonoTime, SystemClock, UnixMillis};
 pub use dead_letter::{DeadLetter, FirstPublication, Replay, TerminationReason, Verdict};
 pub use deadline::{Deadline, settle_margin};
 pub use delivered::DeliveredEvent;
-pub use digest::{ComponentDigest, length_delimited_sha256};
+pub use digest::{ComponentDigest, length_delimited_sha256, length_delimited_sha256_of};
 pub use error::{CoreError, TextProblem};
 pub use id::{ActivationId, Epoch, Offset, Partition, PublicationId, RouteGeneration, TraceId, Uid};
 pub use limit::{Limit, LimitError};

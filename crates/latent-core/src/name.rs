@@ -1,5 +1,6 @@
 //! Names that people choose: parsed once, valid for ever. The rules are those of D-04.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -90,6 +91,18 @@ macro_rules! name_type {
 
             /// The text.
             pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// The text, shared with this name.
+            pub fn shared(&self) -> Arc<str> {
+                Arc::clone(&self.0)
+            }
+        }
+
+        /// Names are compared as their texts are, so that one can be looked for without making another.
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

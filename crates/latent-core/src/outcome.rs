@@ -1,5 +1,7 @@
 //! How things end. An outcome is a value that somebody must look at, not an error that `?` could turn into another.
 
+use std::sync::Arc;
+
 use crate::{Uid, UnixMillis};
 
 /// How one publication ended. Exactly one of three, decided in one place for each provider.
@@ -18,7 +20,7 @@ pub enum PublicationOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// The stream: on the embedded engine the topic.
-    pub stream: String,
+    pub stream: Arc<str>,
     /// Sequence in the stream; on the embedded engine the offset in the partition.
     pub sequence: u64,
     /// True when the log already held this uid.

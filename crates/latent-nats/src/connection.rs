@@ -68,7 +68,7 @@ impl Connection {
     pub(crate) async fn handshake(
         &mut self,
         credential: latent_nats_proto::Credential<'_>,
-        timer: &mut Timer,
+        timer: &mut Timer<'_>,
     ) -> Result<(), HandshakeError> {
         let (link, mut wire) = self.parts();
         let mut handshake = Handshake::begin(link, credential);
@@ -78,7 +78,7 @@ impl Connection {
 
     /// Whether it is still good after it was parked. Without anything waiting and soon after its last use, that costs one
     /// look at the socket and no round trip.
-    pub(crate) async fn check_out(&mut self, now: MonoTime, timer: &mut Timer) -> Result<(), CheckoutError> {
+    pub(crate) async fn check_out(&mut self, now: MonoTime, timer: &mut Timer<'_>) -> Result<(), CheckoutError> {
         let is_recent = now.since(self.used_at).as_millis() < PROBE_AFTER_MILLIS;
         if is_recent && self.link.is_reusable() && self.is_silent() {
             return Ok(());
@@ -87,7 +87,7 @@ impl Connection {
     }
 
     /// Reads what is there and asks with a PING.
-    pub(crate) async fn probe(&mut self, timer: &mut Timer) -> Result<(), CheckoutError> {
+    pub(crate) async fn probe(&mut self, timer: &mut Timer<'_>) -> Result<(), CheckoutError> {
         let (link, mut wire) = self.parts();
         let mut checkout = Checkout::begin(link);
         wire.drive(&mut checkout, timer).await;
@@ -110,7 +110,7 @@ pub(crate) struct Wire<'c> {
 
 impl Wire<'_> {
     /// Moves bytes until the exchange is done, the connection ends, or the time is over.
-    pub(crate) async fn drive<E: Exchange>(&mut self, exchange: &mut E, timer: &mut Timer) {
+    pub(crate) async fn drive<E: Exchange>(&mut self, exchange: &mut E, timer: &mut Timer<'_>) {
         let moved = timer.race(self.exchange(exchange)).await;
         if moved.is_none() {
             exchange.ended(Ended::DeadlineExceeded);

@@ -1,4 +1,5 @@
-//! The one deadline of an operation as a timer. Made once; every stage races against the same one.
+//! The one deadline of an operation as a timer. Made once, inside the operation's own future; every stage races against the
+//! same one.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,18 +9,23 @@ use latent_core::{Clock, Deadline};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The end of an operation's time. It goes off once and stays.
-pub(crate) struct Timer {
-    sleep: Pin<Box<Sleep>>,
+pub(crate) struct Timer<'s> {
+    sleep: Pin<&'s mut Sleep>,
     deadline: Deadline,
 }
 
-impl Timer {
-    pub(crate) fn until(deadline: Deadline, clock: &dyn Clock) -> Self {
-        let left = deadline.at().since(clock.mono());
-        let now = Instant::now();
-        // Too far away to be reached means never.
-        let at = now.checked_add(left).unwrap_or(now + std::time::Duration::from_secs(86_400 * 365));
-        Self { sleep: Box::pin(sleep_until(at)), deadline }
+/// Sleeps until `deadline`: what a [`Timer`] is made of.
+pub(crate) fn sleep(deadline: Deadline, clock: &dyn Clock) -> Sleep {
+    let left = deadline.at().since(clock.mono());
+    let now = Instant::now();
+    // Too far away to be reached means never.
+    sleep_until(now.checked_add(left).unwrap_or(now + std::time::Duration::from_secs(86_400 * 365)))
+}
+
+impl<'s> Timer<'s> {
+    /// Of the sleep until `deadline`.
+    pub(crate) fn new(sleep: Pin<&'s mut Sleep>, deadline: Deadline) -> Self {
+        Self { sleep, deadline }
     }
 
     pub(crate) fn deadline(&self) -> Deadline {

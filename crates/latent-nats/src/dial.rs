@@ -89,7 +89,7 @@ impl Dialler {
         credential: &NatsCredential,
         number: u64,
         clock: &dyn Clock,
-        timer: &mut Timer,
+        timer: &mut Timer<'_>,
     ) -> Result<Connection, DialError> {
         // A credential that cannot be used opens no socket. It is read again when the handshake needs it, so that it is held no longer.
         drop(credential.secret().resolve(clock.unix())?);

@@ -7,7 +7,7 @@ use latent_nats_proto::{Answer, FailureCause, FailureKind, UncertainCause as Hid
 pub(crate) fn outcome_of(answer: Answer, uid: &Uid, stream: &StreamName, now: UnixMillis) -> PublicationOutcome {
     match answer {
         Answer::Receipt { sequence, duplicate } => {
-            PublicationOutcome::Receipt(Receipt { stream: stream.to_string(), sequence, duplicate, accepted_at: now })
+            PublicationOutcome::Receipt(Receipt { stream: stream.shared(), sequence, duplicate, accepted_at: now })
         }
         Answer::KnownFailure { kind, cause } => PublicationOutcome::KnownFailure(failure_of(kind, cause)),
         Answer::Uncertain(hidden) => PublicationOutcome::Uncertain(Uncertain { uid: Some(uid.clone()), cause: cause_of(hidden) }),

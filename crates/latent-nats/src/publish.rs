@@ -6,13 +6,15 @@
 //! ```
 //! The deadline is one for all of it. Dropping the future anywhere closes the socket it holds before the pools get their charge back.
 
+use std::pin::pin;
+
 use latent_capabilities::{EventPublication, Lease, PublishRequest};
 use latent_core::{KnownFailure, MessageId, PublicationOutcome, Uid};
 use latent_nats_proto::{Connection as Standing, Exchange as _, Publication, Publish, message_id};
 
 use crate::Connection;
 use crate::counters::CountedAttempt;
-use crate::deadline::Timer;
+use crate::deadline::{Timer, sleep};
 use crate::dial::DialError;
 use crate::mapping::Mapping;
 use crate::outcome::{failure_of, outcome_of};
@@ -30,7 +32,8 @@ async fn run(provider: &Provider, request: PublishRequest, attempt: &mut Counted
     let clock = &*provider.clock;
     let deadline = request.deadline().narrowed(clock.mono(), provider.config.operation_timeout_millis);
     let (place, mapping, id) = prepare(provider, &request)?;
-    let mut timer = Timer::until(deadline, clock);
+    let sleep = pin!(sleep(deadline, clock));
+    let mut timer = Timer::new(sleep, deadline);
     let call = provider.registration.call(place, request.staged_bytes())?;
     let mut lease = timer.race(call).await.ok_or(KnownFailure::DeadlineExceeded)??;
     // After the queue and before a socket: what was revoked meanwhile opens no connection (P-007).
@@ -100,7 +103,7 @@ fn publication_of<'e>(event: &'e EventPublication, mapping: &'e Mapping, id: &'e
 
 /// Makes the lease hold a connection that is authenticated with what is current now. At most one dial, also after a parked connection
 /// turned out to be gone (D-15).
-async fn connect(provider: &Provider, place: usize, lease: &mut Lease<Connection>, timer: &mut Timer) -> Result<(), KnownFailure> {
+async fn connect(provider: &Provider, place: usize, lease: &mut Lease<Connection>, timer: &mut Timer<'_>) -> Result<(), KnownFailure> {
     let clock = &*provider.clock;
     let credential = provider.credentials.get(place).ok_or(KnownFailure::PermissionDenied)?;
     if let Some(parked) = lease.connection() {
@@ -140,7 +143,7 @@ async fn connect(provider: &Provider, place: usize, lease: &mut Lease<Connection
 }
 
 /// A broker says more of itself right after the handshake, and the beginning of that may be here already.
-async fn read_on(provider: &Provider, lease: &mut Lease<Connection>, timer: &mut Timer) -> Result<(), KnownFailure> {
+async fn read_on(provider: &Provider, lease: &mut Lease<Connection>, timer: &mut Timer<'_>) -> Result<(), KnownFailure> {
     let Some(connection) = lease.connection() else { return Err(lost()) };
     if !connection.is_half_read() {
         return Ok(());

@@ -1,7 +1,8 @@
-//! on this side of the guest: what a publication allocates in steady state, and what a provider holds that nobody uses.
+//! on this side of the guest: what a publication allocates in steady state, and what a provider holds that nobody uses. The
+//! counts are exact, so that one more is seen; the target is 8.
 //!
 //! A process of its own, because the allocator that counts is the process's.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(unsafe_code, reason = "an allocator cannot be written without it; this one counts and hands on")]
 
 #[path = "broker/bench.rs"]
@@ -11,6 +12,7 @@ mod bench;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use latent_capabilities::{
     ActivationCapabilityRuntime, AuditRing, CompletionAccount, EventBinding, EventPublisher, PublishFuture, PublishRequest, Session,
@@ -52,7 +54,7 @@ static COUNTING: Counting = Counting;
 /// Counts what the provider allocates, from the call to the end of its future.
 struct Counted {
     provider: NatsPublisher,
-    allocations: Arc<std::sync::atomic::AtomicU64>,
+    allocations: Arc<AtomicU64>,
 }
 
 impl EventPublisher for Counted {
@@ -67,23 +69,28 @@ impl EventPublisher for Counted {
             let polled = future.as_mut().poll(context);
             count += ALLOCATIONS.get() - before;
             if polled.is_ready() {
-                allocations.store(count, std::sync::atomic::Ordering::Relaxed);
+                allocations.store(count, Ordering::Relaxed);
             }
             polled
         }))
     }
 }
 
-const STEADY_AFTER: usize = 64;
+/// By then nothing grows any more: no list of publications, no ring of records, no buffer.
+const STEADY_AFTER: usize = 96;
 const COUNTED: usize = 64;
 
+/// What is counted is the thread's, but for sockets: one of these tests at a time.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[tokio::test]
-async fn a_publication_in_steady_state_allocates_at_most_eight_times_for_broker_pool_and_transport() {
+async fn a_publication_in_steady_state_allocates_seven_times_in_broker_pool_and_transport() {
     require_broker!();
+    let _alone = ALONE.lock().await;
     let bench = Bench::start(Setup::default());
     // A small ring of audit records is full soon; one that grows is not in its steady state.
     let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::new(16))));
-    let allocations = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let allocations = Arc::new(AtomicU64::new(0));
     let reference = bench.publisher.reference().clone();
     let counted = Counted { provider: bench.publisher.clone(), allocations: Arc::clone(&allocations) };
     capabilities.providers().install(reference.clone(), None, Arc::new(counted)).unwrap();
@@ -100,29 +107,32 @@ async fn a_publication_in_steady_state_allocates_at_most_eight_times_for_broker_
         capabilities,
         clock: Arc::clone(&bench.clock) as _,
     });
-    let (mut sessions, mut providers) = (Vec::new(), Vec::new());
+    let mut counts = Vec::new();
     for number in 0..STEADY_AFTER + COUNTED {
+        // What the guest's event is lifted into is counted apart, in `latent-wasmtime`.
         let draft = event(&format!("k-{number}"));
         let before = ALLOCATIONS.get();
         let completion = session.publish(draft).await;
+        let outcome = completion.tell();
         let all = ALLOCATIONS.get() - before;
-        receipt(completion.tell());
-        let provider = allocations.load(std::sync::atomic::Ordering::Relaxed);
-        if number >= STEADY_AFTER {
-            // One box is the test's.
-            sessions.push(all - provider - 1);
-            providers.push(provider);
-        }
+        receipt(outcome);
+        let of_provider = allocations.load(Ordering::Relaxed);
+        // One box is the test's.
+        counts.push((all - of_provider - 1, of_provider));
     }
-    eprintln!("session {sessions:?}\nprovider {providers:?}");
-    assert!(providers.iter().all(|count| *count <= 8), "{providers:?}");
+    let steady = &counts[STEADY_AFTER..];
+    // Of the broker: the media type and what an attempt and its caller share. Of pool and transport: the future, the uid, a TLS record each
+    // way and the record's plaintext.
+    assert!(steady.iter().all(|counted| *counted == (2, 5)), "{counts:?}");
 }
+
+const MAPPINGS: usize = 16;
 
 /// What counts as idle: 16 mappings, each of a tenant with a credential of its own, installed and never used.
 #[tokio::test]
 async fn sixteen_idle_mappings_hold_at_most_128_kib_and_no_socket() {
     require_broker!();
-    const MAPPINGS: usize = 16;
+    let _alone = ALONE.lock().await;
     let bench = Bench::start(Setup::default());
     let mapping = |number: usize| MappingDraft {
         tenant: Some(format!("tenant-{number}")),
@@ -152,7 +162,6 @@ async fn sixteen_idle_mappings_hold_at_most_128_kib_and_no_socket() {
     let credentials = bindings.iter().map(credential).collect();
     let publisher = NatsPublisher::install(&bench.pools, provider, Epoch(1), None, draft.check().unwrap(), credentials).unwrap();
     let held = HELD_BYTES.get() - before;
-    eprintln!("{held} bytes");
     assert!(held <= 128 << 10, "{held} bytes");
     assert_eq!(sockets(), sockets_before);
     assert_eq!(publisher.snapshot().connections, 0);

@@ -124,7 +124,7 @@ fn record_of(namespace: &str, tenant: &TenantId, event: &EventPublication) -> Re
 fn outcome_of(result: PublishResult, uid: Uid, accepted_at: UnixMillis) -> PublicationOutcome {
     let error = match result {
         Ok(ack) => {
-            let receipt = Receipt { stream: ack.topic, sequence: ack.offset, duplicate: ack.duplicate, accepted_at };
+            let receipt = Receipt { stream: ack.topic.into(), sequence: ack.offset, duplicate: ack.duplicate, accepted_at };
             return PublicationOutcome::Receipt(receipt);
         }
         Err(error) => error,

@@ -73,7 +73,7 @@ fn uid() -> Uid {
 
 fn receipt_in(stream: &str) -> Answer {
     Answer::Outcome(PublicationOutcome::Receipt(Receipt {
-        stream: stream.to_owned(),
+        stream: stream.into(),
         sequence: 1,
         duplicate: true,
         accepted_at: UnixMillis(0),

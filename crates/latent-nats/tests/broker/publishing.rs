@@ -14,7 +14,7 @@ async fn a_publication_is_stored_as_specified_and_answered_by_its_receipt() {
     require_broker!();
     let bench = Bench::start(Setup::default());
     let first = receipt(bench.publish("shop", "k-1").await);
-    assert_eq!((first.stream.as_str(), first.sequence, first.duplicate), (STREAM, 1, false));
+    assert_eq!((&*first.stream, first.sequence, first.duplicate), (STREAM, 1, false));
     let stored = bench.broker.admin().await.messages(STREAM).await;
     assert_eq!(stored.len(), 1);
     let message = &stored[0];

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use latent_capabilities::{AuditRecord, AuditSink, AuditSlot};
+use latent_capabilities::{AuditRecord, AuditSink};
 use latent_core::LimitError;
 
 use crate::limits;
@@ -182,7 +182,7 @@ impl Drop for AuditFile {
 }
 
 impl AuditSink for AuditFile {
-    fn reserve(self: Arc<Self>) -> Box<dyn AuditSlot> {
+    fn reserve(&self) -> bool {
         let (place, first_refusal) = {
             let mut state = self.shared.lock();
             let place = !state.closing && state.queue.reserve();
@@ -192,21 +192,12 @@ impl AuditSink for AuditFile {
         if first_refusal {
             tracing::warn!(limit = limits::AUDIT_QUEUE_RECORDS.name, "audit records are dropped: no place in the queue to their file");
         }
-        Box::new(FileSlot { shared: Arc::clone(&self.shared), place })
+        place
     }
-}
 
-/// The place of one record, or none.
-struct FileSlot {
-    shared: Arc<Shared>,
-    place: bool,
-}
-
-impl AuditSlot for FileSlot {
-    fn fill(mut self: Box<Self>, record: AuditRecord) {
+    fn fill(&self, place: bool, record: AuditRecord) {
         line::trace(&record);
         let mut state = self.shared.lock();
-        let place = std::mem::take(&mut self.place);
         if place && !state.closing {
             state.queue.fill(record);
             drop(state);
@@ -218,13 +209,9 @@ impl AuditSlot for FileSlot {
         }
         state.dropped = state.dropped.saturating_add(1);
     }
-}
 
-impl Drop for FileSlot {
-    fn drop(&mut self) {
-        if self.place {
-            self.shared.lock().queue.release();
-        }
+    fn release(&self) {
+        self.shared.lock().queue.release();
     }
 }
 

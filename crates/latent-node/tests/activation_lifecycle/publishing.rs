@@ -44,7 +44,7 @@ impl EventPublisher for Scripted {
         let (_, authority) = request.authorise_now().unwrap();
         authority.publishes_under(&uid());
         let at = self.given.fetch_add(1, Ordering::SeqCst);
-        let receipt = Receipt { stream: "out".to_owned(), sequence: 7, duplicate: false, accepted_at: UnixMillis(0) };
+        let receipt = Receipt { stream: "out".into(), sequence: 7, duplicate: false, accepted_at: UnixMillis(0) };
         match self.answers[at] {
             Answer::Receipt => Box::pin(std::future::ready(PublicationOutcome::Receipt(receipt))),
             Answer::Conflict => Box::pin(std::future::ready(PublicationOutcome::KnownFailure(KnownFailure::Conflict))),

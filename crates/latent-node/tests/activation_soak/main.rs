@@ -198,7 +198,7 @@ struct Receipts;
 
 impl EventPublisher for Receipts {
     fn publish(&self, request: PublishRequest) -> PublishFuture {
-        let receipt = Receipt { stream: "out".to_owned(), sequence: 1, duplicate: false, accepted_at: UnixMillis(1) };
+        let receipt = Receipt { stream: "out".into(), sequence: 1, duplicate: false, accepted_at: UnixMillis(1) };
         let outcome = request.authorise_now().map_or_else(PublicationOutcome::KnownFailure, |_| PublicationOutcome::Receipt(receipt));
         Box::pin(std::future::ready(outcome))
     }

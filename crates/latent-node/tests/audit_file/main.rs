@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latent_capabilities::{AuditSink as _, EventDraft};
+use latent_capabilities::{AuditSink, AuditSlot, EventDraft};
 use latent_core::{KnownFailure, PublicationOutcome, Receipt, UncertainCause, UnixMillis};
 use latent_node::{AuditClose, AuditFile, AuditFileError, AuditFileLimits, limits};
 
@@ -21,13 +21,17 @@ fn smallest() -> AuditFileLimits {
     AuditFileLimits { files: limits::AUDIT_FILES.min, file_bytes: limits::AUDIT_FILE_BYTES.min, ..AuditFileLimits::default() }
 }
 
+fn slot(audit: &Arc<AuditFile>) -> AuditSlot {
+    AuditSlot::reserve(&(Arc::clone(audit) as Arc<dyn AuditSink>))
+}
+
 fn write(audit: &Arc<AuditFile>, records: usize) {
-    (0..records).for_each(|_| Arc::clone(audit).reserve().fill(record()));
+    (0..records).for_each(|_| slot(audit).fill(record()));
 }
 
 #[test]
 fn each_way_a_publication_ends_leaves_exactly_one_line() {
-    let receipt = Receipt { stream: "out".to_owned(), sequence: 1, duplicate: false, accepted_at: UnixMillis(0) };
+    let receipt = Receipt { stream: "out".into(), sequence: 1, duplicate: false, accepted_at: UnixMillis(0) };
     let rejected = PublicationOutcome::KnownFailure(KnownFailure::Conflict);
     let uncertain = PublicationOutcome::Uncertain(latent_core::Uncertain { uid: None, cause: UncertainCause::Storage });
     let table = [
@@ -55,7 +59,7 @@ fn no_part_of_an_event_and_no_word_of_a_peer_reaches_the_file() {
         ["MARK-payload", "MARK-key", "MARK-Name", "MARK-value", "MARK-idempotency", "MARK/media", "MARK broker text"];
     let directory = tempfile::tempdir().unwrap();
     let audit = AuditFile::start(directory.path(), AuditFileLimits::default()).unwrap();
-    let receipt = Receipt { stream: "MARK broker text".to_owned(), sequence: 1, duplicate: true, accepted_at: UnixMillis(0) };
+    let receipt = Receipt { stream: "MARK broker text".into(), sequence: 1, duplicate: true, accepted_at: UnixMillis(0) };
     let answers = [
         PublicationOutcome::KnownFailure(KnownFailure::Unavailable { reason: "MARK broker text".to_owned() }),
         PublicationOutcome::KnownFailure(KnownFailure::InvalidEvent { rule: "MARK broker text".to_owned() }),
@@ -155,7 +159,7 @@ fn a_full_queue_drops_and_counts_at_its_edge_while_work_goes_on() {
     write(&audit, 1);
     // The writer holds the first record and waits for the disk; from here on places are counted.
     gate.until_waiting();
-    let slots: Vec<_> = (0..3).map(|_| Arc::clone(&audit).reserve()).collect();
+    let slots: Vec<_> = (0..3).map(|_| slot(&audit)).collect();
     slots.into_iter().for_each(|slot| slot.fill(record()));
     let status = audit.status();
     assert_eq!((status.queued, status.dropped), (2, 1));
@@ -171,7 +175,7 @@ fn a_slot_that_is_not_filled_returns_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let limits = AuditFileLimits { queue_records: 1, ..AuditFileLimits::default() };
     let audit = AuditFile::start(directory.path(), limits).unwrap();
-    drop(Arc::clone(&audit).reserve());
+    drop(slot(&audit));
     write(&audit, 1);
     assert_eq!(audit.close(PATIENCE), AuditClose::Ended);
     assert_eq!((audit.status().written, audit.status().dropped), (1, 0));

@@ -12,8 +12,8 @@ use crate::store::StoreData;
 
 impl Host for StoreData {
     async fn publish(&mut self, event: Event) -> Result<PublishReceipt, EventError> {
-        let completion = self.session.publish(draft(event)).await;
-        self.completions.keep(completion.owner());
+        let mut completion = self.session.publish(draft(event)).await;
+        self.completions.keep(completion.take_owner());
         answer(completion.tell())
     }
 }
@@ -51,7 +51,7 @@ fn receipt_for_guest(receipt: Receipt) -> PublishReceipt {
     PublishReceipt {
         event_id: format!("{}:{}", receipt.stream, receipt.sequence),
         accepted_at_unix_millis: receipt.accepted_at.0,
-        stream_name: receipt.stream,
+        stream_name: receipt.stream.to_string(),
         sequence: receipt.sequence,
         duplicate: receipt.duplicate,
     }
@@ -116,7 +116,7 @@ mod tests {
     fn the_largest_receipt_and_its_lowered_copy_fit_what_is_charged_for_them() {
         use latent_capabilities::limits::{COMPLETION_CALL_BYTES, RECEIPT_STREAM_BYTES};
         let stream = "s".repeat(RECEIPT_STREAM_BYTES.max_usize());
-        let receipt = Receipt { stream, sequence: u64::MAX, duplicate: true, accepted_at: UnixMillis(u64::MAX) };
+        let receipt = Receipt { stream: stream.into(), sequence: u64::MAX, duplicate: true, accepted_at: UnixMillis(u64::MAX) };
         let told = answer(PublicationOutcome::Receipt(receipt)).unwrap();
         let on_host = size_of::<PublishReceipt>() + told.event_id.capacity() + told.stream_name.capacity();
         let in_guest = size_of::<PublishReceipt>() + told.event_id.len() + told.stream_name.len();
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_receipt_keeps_every_field() {
-        let receipt = Receipt { stream: "out".to_owned(), sequence: 7, duplicate: true, accepted_at: UnixMillis(5) };
+        let receipt = Receipt { stream: "out".into(), sequence: 7, duplicate: true, accepted_at: UnixMillis(5) };
         let told = answer(PublicationOutcome::Receipt(receipt)).unwrap();
         let seen = (told.event_id.as_str(), told.stream_name.as_str(), told.sequence, told.accepted_at_unix_millis, told.duplicate);
         assert_eq!(seen, ("out:7", "out", 7, 5, true));

@@ -53,7 +53,7 @@ impl EventPublisher for Scripted {
             given.push(event);
             given.len() as u64 - 1
         };
-        let receipt = Receipt { stream: GRANTED.to_owned(), sequence, duplicate: false, accepted_at: UnixMillis(5) };
+        let receipt = Receipt { stream: GRANTED.into(), sequence, duplicate: false, accepted_at: UnixMillis(5) };
         match self.answers.lock().unwrap().pop() {
             None | Some(Answer::Receipt) => Box::pin(std::future::ready(PublicationOutcome::Receipt(receipt))),
             Some(Answer::Outcome(outcome)) => Box::pin(std::future::ready(outcome)),

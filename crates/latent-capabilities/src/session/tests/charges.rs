@@ -25,8 +25,8 @@ fn a_publication_that_never_began_charges_nothing() {
 #[test]
 fn a_refused_publication_keeps_nothing_charged() {
     let bench = bench(receipt_in("s"), |_, _| ());
-    let completion = completed(&bench.session, "other");
-    assert_eq!((held(&bench), completion.owner().bytes()), (0, 0));
+    let mut completion = completed(&bench.session, "other");
+    assert_eq!((held(&bench), completion.take_owner().bytes()), (0, 0));
 }
 
 #[test]
@@ -59,8 +59,8 @@ fn a_publication_stopped_at_the_second_authorisation_returns_its_charge_with_its
 #[test]
 fn a_told_receipt_stays_charged_until_its_owner_goes() {
     let bench = bench(receipt_in("s"), |_, _| ());
-    let completion = completed(&bench.session, "out");
-    let owner = completion.owner();
+    let mut completion = completed(&bench.session, "out");
+    let owner = completion.take_owner();
     assert!(matches!(completion.tell(), PublicationOutcome::Receipt(_)));
     assert_eq!((held(&bench), owner.bytes()), (CALL, CALL));
     drop(owner);
@@ -82,7 +82,7 @@ fn a_full_account_refuses_before_the_provider_and_charges_nothing_at_its_edge() 
 #[test]
 fn a_session_without_requests_does_not_touch_the_account() {
     let bench = bench_on(room_for(2), receipt_in("s"), |_, _| ());
-    let held_by_guest = [completed(&bench.session, "out").owner(), completed(&bench.session, "out").owner()];
+    let held_by_guest = [completed(&bench.session, "out").take_owner(), completed(&bench.session, "out").take_owner()];
     assert_eq!(failure(&bench.session, "out"), KnownFailure::BudgetExhausted);
     assert_eq!((bench.capabilities.completions().refused(), held(&bench)), (0, 2 * CALL));
     drop(held_by_guest);
@@ -94,7 +94,7 @@ fn a_receipt_fits_its_charge_at_the_edge_and_is_uncertain_beyond_it() {
     let most = limits::RECEIPT_STREAM_BYTES.max_usize();
     for bytes in [most - 1, most] {
         let completion = completed(&bench(receipt_in(&"s".repeat(bytes)), |_, _| ()).session, "out");
-        assert!(matches!(completion.tell(), PublicationOutcome::Receipt(receipt) if receipt.stream.capacity() == bytes), "{bytes}");
+        assert!(matches!(completion.tell(), PublicationOutcome::Receipt(receipt) if receipt.stream.len() == bytes), "{bytes}");
     }
     let bench = bench(receipt_in(&"s".repeat(most + 1)), |_, _| ());
     let outcome = completed(&bench.session, "out").tell();

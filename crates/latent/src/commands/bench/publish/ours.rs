@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use latent_capabilities::{
-    ActivationCapabilityRuntime, AuditRing, CompletionAccount, EventBinding, EventDraft, Origin, PoolSettings,
-    ProviderPools, Session, SessionSpec,
+    ActivationCapabilityRuntime, AuditRing, CompletionAccount, EventBinding, EventDraft, Origin, PoolSettings, ProviderPools, Session,
+    SessionSpec,
 };
 use latent_core::{
     ActivationId, ActivationOutcome, Attributes, BindingId, Budget, Clock, CoreError, Deadline, DeliveredEvent, Epoch, LogicalTopic,

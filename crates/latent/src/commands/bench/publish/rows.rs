@@ -72,10 +72,7 @@ fn singles(session: &mut Session, target: &Target, report: Report<'_>) -> Result
         report(&session.row(spec, Pair { ours: Box::new(ours_slice), reference: Box::new(raw_slice) })?)?;
         let spec = row(high, Unit::MicrosEach, BY_HAND, Wanted::AtMost(1.25));
         let one = |slice: Slice| slice.narrowed_to(Latency::high);
-        report(&session.row(
-            spec,
-            Pair { ours: Box::new(|| ours_slice().map(one)), reference: Box::new(|| raw_slice().map(one)) },
-        )?)?;
+        report(&session.row(spec, Pair { ours: Box::new(|| ours_slice().map(one)), reference: Box::new(|| raw_slice().map(one)) })?)?;
         #[cfg(feature = "bench-peers")]
         {
             let spec = row(to_peer, Unit::PerSecond, "async-nats, publish and wait", Wanted::AtLeast(1.0));

@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn whatever_is_no_new_message_in_the_stream_ends_the_measurement() {
-        for said in ["-ERR 'no'\r\n", "MSG i 1 13\r\n{\"error\":\"no\"\r\n", "MSG i 1 29\r\n{\"seq\":1,\"duplicate\": true  }\r\n", "MSG i 1 x\r\n"]
+        for said in
+            ["-ERR 'no'\r\n", "MSG i 1 13\r\n{\"error\":\"no\"\r\n", "MSG i 1 29\r\n{\"seq\":1,\"duplicate\": true  }\r\n", "MSG i 1 x\r\n"]
         {
             assert!(parsed(said.as_bytes()).is_err(), "{said}");
         }
