@@ -76,14 +76,11 @@ impl Connection {
         handshake.finish()
     }
 
-    /// Whether it is still good after it was parked. Without anything waiting and soon after its last use, that costs one
-    /// look at the socket and no round trip.
-    pub(crate) async fn check_out(&mut self, now: MonoTime, timer: &mut Timer<'_>) -> Result<(), CheckoutError> {
+    /// How it looks after it was parked, without waiting for anything. Without bytes that wait and soon after its last use,
+    /// one look at the socket is enough and there is no round trip.
+    pub(crate) fn look(&self, now: MonoTime) -> Parked {
         let is_recent = now.since(self.used_at).as_millis() < PROBE_AFTER_MILLIS;
-        if is_recent && self.link.is_reusable() && self.is_silent() {
-            return Ok(());
-        }
-        self.probe(timer).await
+        if is_recent && self.link.is_reusable() && self.is_silent() { Parked::Good } else { Parked::Doubtful }
     }
 
     /// Reads what is there and asks with a PING.
@@ -100,6 +97,15 @@ impl Connection {
         let mut byte = [0_u8; 1];
         matches!(rustix::net::recv(socket.as_fd(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(Errno::AGAIN | Errno::INTR))
     }
+}
+
+/// How a parked connection looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parked {
+    /// It can be used.
+    Good,
+    /// It has to be asked: something waits on it, an end perhaps, or it was left alone for long.
+    Doubtful,
 }
 
 /// The moving half of a connection.

@@ -13,6 +13,7 @@ use latent_core::{KnownFailure, MessageId, PublicationOutcome, Uid};
 use latent_nats_proto::{Connection as Standing, Exchange as _, Publication, Publish, message_id};
 
 use crate::Connection;
+use crate::connection::Parked;
 use crate::counters::CountedAttempt;
 use crate::deadline::{Timer, sleep};
 use crate::dial::DialError;
@@ -107,18 +108,22 @@ async fn connect(provider: &Provider, place: usize, lease: &mut Lease<Connection
     let clock = &*provider.clock;
     let credential = provider.credentials.get(place).ok_or(KnownFailure::PermissionDenied)?;
     if let Some(parked) = lease.connection() {
-        let is_current = credential.secret().check(parked.stamp(), clock.unix()).is_ok();
+        let look = parked.look(clock.mono());
         // What was authenticated with material that is not current any more carries nothing again.
-        let checked = if is_current { Some(parked.check_out(clock.mono(), timer).await) } else { None };
-        match checked {
-            Some(Ok(())) => return current(provider, place, lease),
-            Some(Err(error)) if !error.allows_redial() => {
-                lease.discard();
-                provider.counters.parked_lost.add_one();
-                return Err(failure_before_write(error.evidence()));
-            }
-            Some(Err(_)) => provider.counters.parked_lost.add_one(),
-            None => {}
+        let is_current = credential.secret().check(parked.stamp(), clock.unix()).is_ok();
+        match look {
+            // Nothing is waited for from here on, so this was the last look at the credential too.
+            Parked::Good if is_current => return Ok(()),
+            Parked::Doubtful if is_current => match parked.probe(timer).await {
+                Ok(()) => return current(provider, place, lease),
+                Err(error) if !error.allows_redial() => {
+                    lease.discard();
+                    provider.counters.parked_lost.add_one();
+                    return Err(failure_before_write(error.evidence()));
+                }
+                Err(_) => provider.counters.parked_lost.add_one(),
+            },
+            Parked::Good | Parked::Doubtful => {}
         }
         lease.discard();
     }
