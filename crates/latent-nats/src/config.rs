@@ -177,6 +177,11 @@ impl NatsConfig {
         &self.server_name_text
     }
 
+    /// The largest payload, in bytes.
+    pub fn payload_ceiling_bytes(&self) -> u64 {
+        self.payload_ceiling_bytes
+    }
+
     /// Every tenant that has a mapping, each once: whose credentials an installation needs.
     pub fn tenants(&self) -> &[TenantId] {
         self.mappings.tenants()

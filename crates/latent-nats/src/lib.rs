@@ -21,6 +21,7 @@ mod outcome;
 mod publish;
 mod publisher;
 mod tls;
+mod voice;
 
 pub use config::{EndpointDraft, MappingDraft, NatsConfig, NatsDraft, RootsDraft};
 pub use connection::Connection;

@@ -58,6 +58,15 @@ pub const CONFIG_BYTES: Limit = Limit {
 /// User name of a password credential.
 pub const USERNAME_BYTES: Limit =
     Limit { name: "nats_username_bytes", unit: "bytes", default: 128, min: 1, max: 128, bounds: "user name of a NATS credential" };
+/// Lines in the log about publications of one provider that did not succeed.
+pub const LOG_LINES_PER_SECOND: Limit = Limit {
+    name: "nats_log_lines_per_second",
+    unit: "count",
+    default: 10,
+    min: 10,
+    max: 10,
+    bounds: "lines a second in the log about publications of one NATS provider that did not succeed; the rest is counted",
+};
 
 /// Every limit of this crate.
 pub const ALL: &[Limit] = &[
@@ -70,6 +79,7 @@ pub const ALL: &[Limit] = &[
     ROOT_BYTES,
     CONFIG_BYTES,
     USERNAME_BYTES,
+    LOG_LINES_PER_SECOND,
 ];
 
 #[cfg(test)]

@@ -16,17 +16,18 @@ use crate::Connection;
 use crate::connection::Parked;
 use crate::counters::CountedAttempt;
 use crate::deadline::{Timer, sleep};
-use crate::dial::DialError;
 use crate::mapping::Mapping;
 use crate::outcome::{failure_of, outcome_of};
 use crate::publisher::Provider;
+use crate::voice;
 
 /// Publishes once.
 pub(crate) async fn once(provider: &Provider, request: PublishRequest, attempt: &mut CountedAttempt<'_>) -> PublicationOutcome {
-    match run(provider, request, attempt).await {
-        Ok(outcome) => outcome,
-        Err(failure) => PublicationOutcome::KnownFailure(failure),
-    }
+    let (tenant, topic) = request.destination();
+    let (tenant, topic) = (tenant.clone(), topic.clone());
+    let outcome = run(provider, request, attempt).await.unwrap_or_else(PublicationOutcome::KnownFailure);
+    voice::tell(provider, &tenant, &topic, &outcome);
+    outcome
 }
 
 async fn run(provider: &Provider, request: PublishRequest, attempt: &mut CountedAttempt<'_>) -> Result<PublicationOutcome, KnownFailure> {
@@ -141,7 +142,6 @@ async fn connect(provider: &Provider, place: usize, lease: &mut Lease<Connection
             if error.counts() {
                 lease.dial_failed(jitter());
             }
-            log(provider, &error);
             Err(error.failure())
         }
     }
@@ -198,9 +198,4 @@ fn lost() -> KnownFailure {
 /// Spreads the backoff of clients that lost the same broker. Without random bytes they wait the longest.
 fn jitter() -> u16 {
     getrandom::u32().map_or(u16::MAX, |random| (random & 0xffff) as u16)
-}
-
-fn log(provider: &Provider, error: &DialError) {
-    let reference = &provider.reference();
-    tracing::warn!(provider = %reference.logical_id, epoch = reference.epoch.0, %error, "no connection to the broker");
 }

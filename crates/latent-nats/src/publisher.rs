@@ -10,6 +10,7 @@ use latent_nats_proto::InstanceInbox;
 
 use crate::counters::{CountedAttempt, Counter, Counters};
 use crate::dial::Dialler;
+use crate::voice::Voice;
 use crate::{Connection, InstallError, NatsConfig, NatsCredential, NatsSnapshot, limits, publish, tls};
 
 /// The profile's name (P-001).
@@ -41,6 +42,7 @@ pub(crate) struct Provider {
     pub(crate) registration: Registration<Connection>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Counters,
+    pub(crate) voice: Voice,
     /// The next connection's number, below the instance's inbox.
     pub(crate) connections: Counter,
     reference: ProviderRef,
@@ -95,6 +97,7 @@ impl NatsPublisher {
             registration,
             clock: Arc::clone(&pools.clock),
             counters: Counters::default(),
+            voice: Voice::default(),
             connections: Counter::default(),
             reference: reference.clone(),
         };

@@ -86,7 +86,12 @@ struct Bound {
 
 impl TlsProviderCredential {
     pub(crate) fn bind(store: Arc<LocalSecretStore>, name: &SecretName, expected: &TlsBinding, now: UnixMillis) -> Result<Self, BindError> {
-        usable(&store, name, expected, now)?;
+        match usable(&store, name, expected, now) {
+            // It is the one that is asked for; whether it can be used is asked again each time it is needed. A node whose credential has
+            // expired must be able to start, and works on when its successor is stored.
+            Ok(_) | Err(BindError::Revoked { .. } | BindError::Expired { .. }) => {}
+            Err(error) => return Err(error),
+        }
         let path = store.path_of(name);
         Ok(Self(Arc::new(Bound { store, name: name.clone(), path, expected: expected.clone() })))
     }

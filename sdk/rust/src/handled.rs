@@ -97,7 +97,8 @@ mod tests {
         assert_eq!(
             reason,
             "topic \"greetings\" is not granted to this service; add to its [[service]]: \
-             grants = [{ capability = \"latent:events/publisher@0.2.0\", topics = [\"greetings\"] }]"
+             grants = [{ capability = \"latent:events/publisher@0.2.0\", topics = [\"greetings\"] }]. Where it is granted, its broker \
+             does not permit it, and the node's log says so"
         );
     }
 }

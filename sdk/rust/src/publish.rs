@@ -107,18 +107,19 @@ impl fmt::Display for PublishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::InvalidTopic => "the topic's name is not one that a function may use",
-            Self::InvalidEvent => "the event breaks a rule of the interface or of the topic",
+            Self::InvalidEvent => "the event breaks a rule of the interface, of the topic or of its stream; the node's log says which",
             Self::PermissionDenied { topic } => {
                 return write!(
                     f,
                     "topic {topic:?} is not granted to this service; add to its [[service]]: \
-                     grants = [{{ capability = \"latent:events/publisher@0.2.0\", topics = [{topic:?}] }}]"
+                     grants = [{{ capability = \"latent:events/publisher@0.2.0\", topics = [{topic:?}] }}]. Where it is granted, its broker \
+                     does not permit it, and the node's log says so"
                 );
             }
             Self::BudgetExhausted => "the outbound requests of the budget are spent",
             Self::DeadlineExceeded => "the deadline passed before the publication began",
             Self::Cancelled => "the activation was cancelled before the publication began",
-            Self::Unavailable => "the log cannot take the event now",
+            Self::Unavailable => "the log or the broker cannot take the event now; the node's log says why",
             Self::Uncertain => "the event may be stored, and nobody can say so",
             Self::NoKey => "no idempotency key was given and none can be derived",
         })

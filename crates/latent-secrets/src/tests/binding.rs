@@ -76,14 +76,18 @@ fn another_port_is_refused() {
 }
 
 #[test]
-fn what_is_not_there_is_expired_or_revoked_is_not_bound() {
+fn what_is_not_there_is_not_bound_and_what_is_expired_or_revoked_is_bound_and_not_resolved() {
     let place = Place::empty();
     assert_eq!(bound_as(&place, |_| {}), Err(BindError::Missing { name: name() }));
     place.store().put(NewSecret::tls(&name(), &binding(), VALUE, Some(LATER)), NOW).unwrap();
-    let expired = place.store().bind_tls_credential(&name(), &binding(), LATER).map(drop);
-    assert_eq!(expired, Err(BindError::Expired { name: name() }));
+    let expired = place.store().bind_tls_credential(&name(), &binding(), LATER).unwrap();
+    assert_eq!(expired.resolve(LATER).map(drop), Err(BindError::Expired { name: name() }));
     place.store().revoke(&name(), NOW).unwrap();
-    assert_eq!(bound_as(&place, |_| {}), Err(BindError::Revoked { name: name() }));
+    let revoked = place.store().bind_tls_credential(&name(), &binding(), NOW).unwrap();
+    assert_eq!(revoked.resolve(NOW).map(drop), Err(BindError::Revoked { name: name() }));
+    // A successor stored under the name is what both resolve.
+    place.store().put(NewSecret::tls(&name(), &binding(), VALUE, None), NOW).unwrap();
+    assert!(expired.resolve(LATER).is_ok() && revoked.resolve(LATER).is_ok());
 }
 
 #[test]

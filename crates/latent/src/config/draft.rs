@@ -19,6 +19,8 @@ use super::settings::{
 pub(super) struct Draft {
     pub(super) node: Option<NodeConfig>,
     pub(super) engine: Option<EngineDraft>,
+    /// Whether the file has a `[secrets]`, readable or not.
+    pub(super) secrets_stand: bool,
     pub(super) secrets: Option<SecretsConfig>,
     pub(super) pools: PoolSettings,
     pub(super) providers: Vec<ProviderDraft>,

@@ -102,8 +102,15 @@ fn find_topic<'d>(draft: &'d Draft, name: &str) -> Option<&'d TopicDraft> {
 
 fn check_topic_use(report: &mut Report<'_>, draft: &Draft, usage: TopicUse<'_>) {
     let Some(topic) = find_topic(draft, usage.topic) else {
+        // A provider that could not be read may map it.
+        if usage.right == SharePermission::Publish && draft.providers.iter().any(|provider| provider.nats.is_none()) {
+            return;
+        }
         let declared = draft.topics.iter().filter_map(|topic| topic.name.as_ref()).map(|name| name.value.as_str());
-        let nearest = nearest(usage.topic, declared).map(str::to_owned);
+        let tenant = usage.tenant.map(|tenant| &tenant.value);
+        let providers = draft.providers.iter().filter_map(|provider| provider.nats.as_ref());
+        let mapped = providers.flat_map(|nats| tenant.into_iter().flat_map(|tenant| nats.topics_of(tenant))).map(LogicalTopic::as_str);
+        let nearest = nearest(usage.topic, declared.chain(mapped)).map(str::to_owned);
         report.push(usage.at, Fault::UnknownTopic { by: usage.by, topic: usage.topic.to_owned(), nearest });
         return;
     };
@@ -126,7 +133,13 @@ fn check_providers(report: &mut Report<'_>, draft: &Draft) {
     for provider in &draft.providers {
         let (Some(id), Some(nats)) = (&provider.id, &provider.nats) else { continue };
         let name = id.value.to_string();
-        if draft.secrets.is_none() {
+        let (ceiling, chunk) = (nats.payload_ceiling_bytes(), draft.pools.get(&latent_capabilities::limits::POOL_CHUNK_BYTES));
+        if ceiling > chunk {
+            let problem =
+                format!("payload_ceiling_bytes is {ceiling} and chunk_bytes of [pools] is {chunk}; raise that one, or lower this one");
+            report.push(provider.at, Fault::Provider { what: format!("provider {name:?}"), problem });
+        }
+        if !draft.secrets_stand {
             report.push(provider.at, Fault::NoSecrets { provider: name.clone() });
         }
         let given: Vec<_> = provider.credentials.iter().filter_map(|credential| credential.tenant.as_ref()).collect();

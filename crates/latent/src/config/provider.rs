@@ -134,7 +134,12 @@ fn from_table(report: &mut Report<'_>, section: &mut Section<'_>, folder: &Path)
     match draft.check() {
         Ok(config) => Some(config),
         Err(error) => {
-            report.push(section.place_of(key_of(&error)), Fault::Provider { what: section.label().to_owned(), problem: told(&error) });
+            let what = match &error {
+                ConfigError::Root { index } => roots.get(*index).map(|root| folder.join(root.value).display().to_string()),
+                _ => None,
+            };
+            let what = what.unwrap_or_else(|| section.label().to_owned());
+            report.push(section.place_of(key_of(&error)), Fault::Provider { what, problem: told(&error) });
             None
         }
     }

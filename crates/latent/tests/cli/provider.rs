@@ -180,9 +180,11 @@ fn each_mistake_of_a_provider_is_named_with_what_to_do() {
         ("allow_non_public_peer = \"127.0.0.1:4222\"", "", "config-provider", "allow_non_public_peer = \\\"127.0.0.1:4222\\\""),
         ("roots = [\"ca.der\"]", "", "config-provider", "public_roots = true"),
         ("roots = [\"ca.der\"]", "roots = [\"gone.der\"]", "config-provider", "gone.der"),
-        ("roots = [\"ca.der\"]", "roots = [\"bridge.yaml\"]", "config-provider", "DER"),
+        ("roots = [\"ca.der\"]", "roots = [\"bridge.yaml\"]", "config-provider", "bridge.yaml cannot be used"),
         ("payload_ceiling_bytes = 65536", "payload_ceiling_bytes = 262145", "config-out-of-range", "262144"),
         ("payload_ceiling_bytes = 65536", "", "config-missing-key", "payload_ceiling_bytes"),
+        ("payload_ceiling_bytes = 65536", "payload_ceiling_bytes = 65537", "config-provider", "chunk_bytes"),
+        ("topics = [\"orders\", \"out\"]", "topics = [\"ordres\"]", "config-unknown-topic", "did you mean \\\"orders\\\""),
         ("operation_timeout_millis = 5000", "operation_timeout_millis = 9", "config-out-of-range", "30000"),
         ("id = \"shop\"", "id = \"topics\"", "config-reserved-provider", "another id"),
         (

@@ -174,7 +174,7 @@ async fn a_receipt_has_its_stream_sequence_and_duplicate_flag() {
     let outcomes = kept(rows.iter().map(|(step, ..)| step.clone()).collect()).await;
     for (place, (outcome, (_, sequence, duplicate))) in outcomes.into_iter().zip(rows).enumerate() {
         let receipt = receipt(outcome);
-        assert_eq!((receipt.stream.as_str(), receipt.sequence, receipt.duplicate), ("ORD", sequence, duplicate), "{place}");
+        assert_eq!((&*receipt.stream, receipt.sequence, receipt.duplicate), ("ORD", sequence, duplicate), "{place}");
     }
 }
 
