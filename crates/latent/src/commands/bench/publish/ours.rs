@@ -38,6 +38,7 @@ const PUBLICATION: PublicationId = PublicationId(1);
 /// Time that no slice comes near.
 const DEADLINE_MILLIS: u64 = 120_000;
 /// Publications of one activation: the most that a budget allows.
+#[allow(clippy::cast_possible_truncation, reason = "the limit is far below it")]
 const AT_ONCE: u32 = latent_core::limits::BUDGET_OUTBOUND_REQUESTS.max as u32;
 
 /// See the module.

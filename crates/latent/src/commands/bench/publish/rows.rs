@@ -16,7 +16,7 @@ use crate::error::CliError;
 /// Publications at once.
 pub(super) const TOGETHER: u32 = 64;
 /// Connections of a tenant: what the pools have by default.
-const CONNECTIONS: usize = latent_capabilities::limits::POOL_CONNECTIONS_PER_TENANT.default as usize;
+const CONNECTIONS: usize = latent_capabilities::limits::POOL_CONNECTIONS_PER_TENANT.default_usize();
 /// What 16 idle mappings may take.
 const IDLE_BYTES: f64 = 131_072.0;
 const SMALL_BYTES: usize = 256;
