@@ -6,12 +6,19 @@ use latent_core::MonoTime;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Backoff {
     failures: u32,
+    /// When the last counted one was known.
+    failed_at: Option<MonoTime>,
     until: MonoTime,
 }
 
 impl Backoff {
-    /// Notes a failed dial. `jitter` is any random number: the wait lies between half of the step and the whole.
-    pub(super) fn failed(&mut self, now: MonoTime, jitter: u16, min_millis: u64, max_millis: u64) {
+    /// Notes a failed dial that had begun at `begun`. `jitter` is any random number: the wait lies between half of the step and the
+    /// whole. Dials that were under way together are one attempt: those that fail after the first one tell nothing new.
+    pub(super) fn failed(&mut self, begun: MonoTime, now: MonoTime, jitter: u16, min_millis: u64, max_millis: u64) {
+        if self.failed_at.is_some_and(|at| begun <= at) {
+            return;
+        }
+        self.failed_at = Some(now);
         let doubled = 1_u64.checked_shl(self.failures).map_or(u64::MAX, |factor| min_millis.saturating_mul(factor));
         let step = doubled.min(max_millis).max(1);
         self.failures = self.failures.saturating_add(1);
@@ -43,9 +50,10 @@ mod tests {
         for (jitter, part) in [(0, 2), (u16::MAX, 1)] {
             let mut backoff = Backoff::default();
             let waits: Vec<u64> = (0..12)
-                .map(|_| {
-                    backoff.failed(MonoTime::ZERO, jitter, 100, 30_000);
-                    backoff.left_millis(MonoTime::ZERO)
+                .map(|attempt| {
+                    let now = MonoTime::from_millis(attempt * 100_000);
+                    backoff.failed(now, now, jitter, 100, 30_000);
+                    backoff.left_millis(now)
                 })
                 .collect();
             let whole = [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000, 30_000];
@@ -56,10 +64,11 @@ mod tests {
     #[test]
     fn a_thousand_failures_do_not_overflow_and_one_success_ends_it() {
         let mut backoff = Backoff::default();
-        (0..1_000).for_each(|_| backoff.failed(MonoTime::from_millis(u64::MAX), 7, 1, u64::MAX));
+        let at = |attempt| MonoTime::from_millis(u64::MAX - 1_000 + attempt);
+        (0..1_000).for_each(|attempt| backoff.failed(at(attempt), at(attempt), 7, 1, u64::MAX));
         backoff.succeeded();
         assert_eq!(backoff.left_millis(MonoTime::ZERO), 0);
-        backoff.failed(MonoTime::ZERO, u16::MAX, 100, 30_000);
+        backoff.failed(MonoTime::ZERO, MonoTime::ZERO, u16::MAX, 100, 30_000);
         assert_eq!([99, 100, 101].map(|at| backoff.left_millis(MonoTime::from_millis(at))), [1, 0, 0]);
     }
 }

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use latent_core::MonoTime;
+
 use super::machine::{Answer, CallIndex, ClientIndex, Grant};
 use super::{PoolRefusal, ProviderPools};
 
@@ -40,7 +42,8 @@ impl<C> Future for PendingCall<C> {
                     Grant::Parked(connection) => Some(connection),
                     Grant::Dial => None,
                 };
-                Poll::Ready(Ok(Lease { connection, place: self.place.take() }))
+                let since = place.pools.0.clock.mono();
+                Poll::Ready(Ok(Lease { connection, place: self.place.take(), since }))
             }
         }
     }
@@ -66,6 +69,8 @@ pub struct Lease<C> {
     connection: Option<C>,
     /// `None` once the call has ended.
     place: Option<Place<C>>,
+    /// Before any dial of it.
+    since: MonoTime,
 }
 
 impl<C> Lease<C> {
@@ -92,11 +97,12 @@ impl<C> Lease<C> {
         self.connection = None;
     }
 
-    /// Notes that no connection could be made: the client's backoff begins or grows. `jitter` is any random number.
+    /// Notes that no connection could be made: the client's backoff begins or grows, once for all dials that were under way together.
+    /// `jitter` is any random number.
     pub fn dial_failed(&self, jitter: u16) {
         if let Some(place) = &self.place {
             let shared = &place.pools.0;
-            shared.lock().dial_failed(place.client, shared.clock.mono(), jitter);
+            shared.lock().dial_failed(place.client, self.since, shared.clock.mono(), jitter);
         }
     }
 

@@ -355,12 +355,12 @@ impl<C> Machine<C> {
         }
     }
 
-    /// A dial of `client` failed. `jitter` is any random number.
-    pub(super) fn dial_failed(&mut self, client: ClientIndex, now: MonoTime, jitter: u16) {
+    /// A dial of `client` failed that had begun at `begun`. `jitter` is any random number.
+    pub(super) fn dial_failed(&mut self, client: ClientIndex, begun: MonoTime, now: MonoTime, jitter: u16) {
         self.accounts.count(|totals| &mut totals.dials_failed);
         let (min, max) = (self.bounds.backoff_min_millis, self.bounds.backoff_max_millis);
         if let Some(entry) = self.client_mut(client) {
-            entry.backoff.failed(now, jitter, min, max);
+            entry.backoff.failed(begun, now, jitter, min, max);
         }
     }
 

@@ -255,6 +255,30 @@ fn a_failed_dial_refuses_at_once_until_its_backoff_is_over() {
 }
 
 #[test]
+fn dials_that_fail_together_are_one_failure_and_the_next_attempt_doubles() {
+    let bench = bench(&[]);
+    let registration = bench.register("n", 1).unwrap();
+    let left = || match bench.refusal(registration.call(A, 0).unwrap()) {
+        Some(PoolRefusal::Backoff { millis }) => millis,
+        other => panic!("{other:?}"),
+    };
+    let leases = [0; 8].map(|_| bench.lease(registration.call(A, 0)));
+    for (at, lease) in (1_010..).step_by(150).zip(leases) {
+        bench.at(at);
+        lease.dial_failed(u16::MAX);
+    }
+    // The last one failed at 2,060; the backoff of the first ended at 1,110.
+    drop(bench.lease(registration.call(A, 0)));
+    bench.at(3_000);
+    let lease = bench.lease(registration.call(A, 0));
+    bench.at(3_001);
+    lease.dial_failed(u16::MAX);
+    drop(lease);
+    assert_eq!(left(), 200);
+    assert_eq!(bench.pools.snapshot().totals.dials_failed, 9);
+}
+
+#[test]
 fn calls_that_wait_when_the_dials_fail_are_refused_and_woken() {
     let bench = bench(&[(&limits::POOL_CONNECTIONS_PER_TENANT, 1)]);
     let registration = bench.register("n", 1).unwrap();

@@ -93,7 +93,7 @@ fn run(acts: Vec<Act>) {
                     machine.park(model.running.swap_remove(at).0, 7, now);
                 }
             }
-            Act::DialFailed(client) => machine.dial_failed(clients[client], now, 0),
+            Act::DialFailed(client) => machine.dial_failed(clients[client], now, now, 0),
             Act::Pass(millis) => now = now.plus_millis(millis),
             Act::Retire(client) => {
                 if let Some(index) = clients.get(client).copied() {
