@@ -475,14 +475,19 @@ impl<C> Machine<C> {
         if !(full_tenant || full_provider || full_node || no_memory) {
             return None;
         }
-        // Closing one idle connection may help, if it counts against what is full.
-        let helps =
-            |other: &Client<C>| (!full_tenant || other.tenant == client.tenant) && (!full_provider || other.provider == client.provider);
-        let oldest = self.clients.iter().enumerate().filter_map(|(at, other)| {
-            let other = other.as_ref().filter(|other| helps(other))?;
-            other.parked.front().map(|(since, _)| (*since, at, other.number))
-        });
-        match oldest.min() {
+        let oldest = |helps: &dyn Fn(&Client<C>) -> bool| {
+            let parked = self.clients.iter().enumerate().filter_map(|(at, other)| {
+                let other = other.as_ref().filter(|other| helps(other))?;
+                other.parked.front().map(|(since, _)| (*since, at, other.number))
+            });
+            parked.min()
+        };
+        let of_tenant = |other: &Client<C>| other.tenant == client.tenant;
+        let of_provider = |other: &Client<C>| other.provider == client.provider;
+        // Closing one idle connection may help, if it counts against what is full; or two, where none counts against both.
+        let one = oldest(&|other| (!full_tenant || of_tenant(other)) && (!full_provider || of_provider(other)));
+        let helps = one.or_else(|| oldest(&of_provider).and_then(|_| oldest(&of_tenant)));
+        match helps {
             Some((_, at, number)) => Some(Obstacle::Close(ClientIndex { at, number })),
             None if no_memory && self.accounts.running == 0 && self.accounts.connections == 0 => {
                 // Waiting calls hold what is missing: each would wait for the other.

@@ -189,6 +189,36 @@ fn an_idle_connection_of_another_tenant_makes_room() {
 }
 
 #[test]
+fn an_idle_connection_of_the_tenant_and_one_of_the_provider_make_room_together() {
+    let bench = bench(&[(&limits::POOL_CONNECTIONS_PER_PROVIDER, 1), (&limits::POOL_CONNECTIONS_PER_TENANT, 1)]);
+    let [n, m] = ["n", "m"].map(|provider| bench.register(provider, 1).unwrap());
+    for (registration, tenant) in [(&n, A), (&m, B)] {
+        let mut lease = bench.lease(registration.call(tenant, 0));
+        lease.fill(bench.socket());
+        lease.park();
+    }
+    // The tenant's one connection is at the other provider, and the provider's one is another tenant's. Nothing runs that could end.
+    let lease = bench.lease(m.call(A, 0));
+    let snapshot = bench.pools.snapshot();
+    assert_eq!((lease.is_connected(), snapshot.connections, snapshot.totals.connections_evicted), (false, 1, 2));
+}
+
+#[test]
+fn no_idle_connection_is_closed_where_it_alone_does_not_help() {
+    let bench = bench(&[(&limits::POOL_CONNECTIONS_PER_PROVIDER, 1), (&limits::POOL_CONNECTIONS_PER_TENANT, 1)]);
+    let [n, m] = ["n", "m"].map(|provider| bench.register(provider, 1).unwrap());
+    let mut parked = bench.lease(n.call(A, 0));
+    parked.fill(bench.socket());
+    parked.park();
+    let running = bench.lease(m.call(B, 0));
+    let mut waiting = m.call(A, 0).unwrap();
+    assert!(bench.poll(&mut waiting).is_pending());
+    assert_eq!(bench.pools.snapshot().parked, 1);
+    drop(running);
+    assert!(!bench.lease(Ok(waiting)).is_connected());
+}
+
+#[test]
 fn waiting_tenants_take_turns() {
     let bench = bench(&[(&limits::POOL_CALLS_RUNNING, 1)]);
     let registration = bench.register("n", 1).unwrap();
