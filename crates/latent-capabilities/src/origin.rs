@@ -1,8 +1,6 @@
 //! Where an activation's event came from, and what is derived from it: the same event handled again derives the same keys and, for a
 //! function that can derive keys, draws the same random numbers.
 
-use std::fmt::Write as _;
-
 use latent_core::{BindingId, Offset, Partition, TopicName, UnixMillis, length_delimited_sha256};
 
 use crate::limits;
@@ -63,11 +61,14 @@ impl Origin {
     }
 
     fn hashed(&self, kind: &[u8], last: &[u8]) -> String {
-        self.hash(kind, last).iter().fold("derived-".to_owned(), |mut text, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        const PREFIX: &str = "derived-";
+        let hash = self.hash(kind, last);
+        let mut text = String::with_capacity(PREFIX.len() + 2 * hash.len());
+        text.push_str(PREFIX);
+        // A function derives a key for each of its publications, and a formatter takes longer than the hash.
+        let digit = |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'a' + (nibble - 10) });
+        hash.iter().for_each(|byte| text.extend([digit(byte >> 4), digit(byte & 15)]));
+        text
     }
 }
 
