@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use latent_core::{ActivationId, Clock, KnownFailure, PublicationOutcome, TenantId, UncertainCause, UnixMillis};
 
-use crate::event::RequestDigest;
+use crate::event::{EventPublication, RequestDigest};
 use crate::session::AttemptState;
 use crate::{ProviderRef, limits};
 
@@ -205,7 +205,10 @@ pub(crate) struct AuditEntry {
     attempt_state: Arc<AttemptState>,
     clock: Arc<dyn Clock>,
     observed: Option<ProviderOutcome>,
-    open: Option<(AuditSlot, AuditRecord)>,
+    /// The request, until its digest is needed.
+    event: Arc<EventPublication>,
+    request: Option<RequestDigest>,
+    open: Option<(AuditSlot, Attempted)>,
 }
 
 /// What is known of an attempt when it is admitted.
@@ -214,18 +217,29 @@ pub(crate) struct Attempt {
     pub(crate) tenant: TenantId,
     pub(crate) provider: ProviderRef,
     pub(crate) operation: Operation,
-    pub(crate) request: RequestDigest,
+    pub(crate) event: Arc<EventPublication>,
+}
+
+/// The part of a record that is known at admission.
+struct Attempted {
+    admitted_at: UnixMillis,
+    activation: ActivationId,
+    tenant: TenantId,
+    provider: ProviderRef,
+    operation: Operation,
 }
 
 impl AuditEntry {
     pub(crate) fn open(sink: &Arc<dyn AuditSink>, attempt_state: &Arc<AttemptState>, clock: &Arc<dyn Clock>, attempt: Attempt) -> Self {
-        let Attempt { activation, tenant, provider, operation, request } = attempt;
-        let now = clock.unix();
-        let observed = ProviderOutcome::NotStarted { reason: KnownFailure::Cancelled.kind() };
-        let record =
-            AuditRecord { admitted_at: now, ended_at: now, activation, tenant, provider, operation, request, observed, told: None };
-        let slot = AuditSlot::reserve(sink);
-        Self { attempt_state: Arc::clone(attempt_state), clock: Arc::clone(clock), observed: None, open: Some((slot, record)) }
+        let Attempt { activation, tenant, provider, operation, event } = attempt;
+        let attempted = Attempted { admitted_at: clock.unix(), activation, tenant, provider, operation };
+        let open = Some((AuditSlot::reserve(sink), attempted));
+        Self { attempt_state: Arc::clone(attempt_state), clock: Arc::clone(clock), observed: None, event, request: None, open }
+    }
+
+    /// Makes the request's digest, once. It is made at the latest when the record is.
+    pub(crate) fn identify(&mut self) -> RequestDigest {
+        *self.request.get_or_insert_with(|| self.event.digest())
     }
 
     /// Keeps what the provider says.
@@ -239,11 +253,12 @@ impl AuditEntry {
     }
 
     fn fill(&mut self, told: Option<&'static str>) {
-        let Some((slot, mut record)) = self.open.take() else { return };
-        record.observed = self.observed.unwrap_or_else(|| abandoned(self.attempt_state.gate.shut()));
-        record.told = told;
-        record.ended_at = self.clock.unix();
-        slot.fill(record);
+        let Some((slot, attempted)) = self.open.take() else { return };
+        let Attempted { admitted_at, activation, tenant, provider, operation } = attempted;
+        let request = self.identify();
+        let observed = self.observed.unwrap_or_else(|| abandoned(self.attempt_state.gate.shut()));
+        let ended_at = self.clock.unix();
+        slot.fill(AuditRecord { admitted_at, ended_at, activation, tenant, provider, operation, request, observed, told });
     }
 }
 

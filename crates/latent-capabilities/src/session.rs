@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Context;
 
 use latent_core::{ActivationId, Clock, Deadline, KnownFailure, LogicalTopic, PublicationId, PublicationOutcome, TenantId, Uid};
 
@@ -101,12 +102,23 @@ impl Session {
     /// A publication that is refused before its provider is called charges nothing. One that was admitted keeps its request charged,
     /// however it ends, and its completion memory as long as the [`CompletionOwner`] of the result exists.
     pub async fn publish(&self, draft: EventDraft) -> EventCompletion {
-        let Admitted { request, provider, owner, entry, publication } = match self.admit(draft) {
+        let Admitted { request, provider, owner, mut entry, publication } = match self.admit(draft) {
             Ok(admitted) => admitted,
             Err(failure) => return EventCompletion::refused(PublicationOutcome::KnownFailure(failure)),
         };
-        // The provider's future is a temporary: it is gone before the owner and the entries are, also when this future is dropped.
-        let outcome = provider.publish(request).await;
+        // The provider's future is made last: it is gone before the owner and the entries are, also when this future is dropped.
+        let outcome = {
+            let mut publishing = provider.publish(request);
+            let publishing = |context: &mut Context<'_>| {
+                let polled = publishing.as_mut().poll(context);
+                if polled.is_pending() {
+                    // While the log works: hashing a large event takes as long as some of its answers.
+                    entry.identify();
+                }
+                polled
+            };
+            std::future::poll_fn(publishing).await
+        };
         let completion = EventCompletion::ended(outcome, owner, entry);
         publication.end(completion.outcome());
         completion
@@ -128,13 +140,13 @@ impl Session {
         }
         let provider = capabilities.providers().resolve(&reference).ok_or_else(replaced)?;
         let owner = self.charge()?;
-        let attempt_state = Arc::new(AttemptState::default());
+        let (attempt_state, event) = (Arc::new(AttemptState::default()), Arc::new(event));
         let attempt = Attempt {
             activation: spec.activation,
             tenant: spec.tenant.clone(),
             provider: reference.clone(),
             operation: Operation::Publish,
-            request: event.digest(),
+            event: Arc::clone(&event),
         };
         let entry = AuditEntry::open(capabilities.audit(), &attempt_state, &spec.clock, attempt);
         let publication = PublicationEntry::open(self.clone(), Arc::clone(&attempt_state), event.topic().clone());
@@ -174,7 +186,7 @@ fn completions_full() -> KnownFailure {
 
 /// A publication on its way to a provider. The event is locked in until [`PublishRequest::authorise_now`].
 pub struct PublishRequest {
-    event: EventPublication,
+    event: Arc<EventPublication>,
     authority: Authority,
 }
 
@@ -219,7 +231,7 @@ impl PublishRequest {
     /// [`KnownFailure::Unavailable`] when the provider was replaced,
     /// [`KnownFailure::DeadlineExceeded`] when the time is over,
     /// [`KnownFailure::Cancelled`] when nobody waits for the answer any more.
-    pub fn authorise_now(self) -> Result<(EventPublication, Authority), KnownFailure> {
+    pub fn authorise_now(self) -> Result<(Arc<EventPublication>, Authority), KnownFailure> {
         self.check_authority()?;
         if !self.authority.attempt.gate.start() {
             return Err(KnownFailure::Cancelled);

@@ -38,7 +38,7 @@ pub(crate) enum Answer {
 /// Publishes nothing; remembers what it was given and answers by script, with receipts when the script has ended.
 pub(crate) struct Scripted {
     answers: Mutex<Vec<Answer>>,
-    pub(crate) given: Mutex<Vec<EventPublication>>,
+    pub(crate) given: Mutex<Vec<Arc<EventPublication>>>,
 }
 
 impl EventPublisher for Scripted {

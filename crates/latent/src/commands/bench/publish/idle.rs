@@ -23,7 +23,7 @@ const PROVIDERS: usize = 8;
 /// Installs and keeps, round by round.
 pub(super) struct Idle<'t> {
     target: &'t Target,
-    secrets: Arc<LocalSecretStore>,
+    folder: PathBuf,
     tenants: Vec<TenantId>,
     kept: Vec<(NatsPools, Vec<NatsPublisher>)>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Idle<'t> {
 impl<'t> Idle<'t> {
     pub(super) fn prepare(target: &'t Target, folder: &Path) -> Result<Self, CliError> {
         let tenants = (0..MAPPINGS).map(|number| parsed(TenantId::parse(&format!("tenant-{number}")))).collect::<Result<_, _>>()?;
-        Ok(Self { target, secrets: store(folder)?, tenants, kept: Vec::new() })
+        Ok(Self { target, folder: folder.to_owned(), tenants, kept: Vec::new() })
     }
 
     /// Bytes of one provider with 16 mappings. A socket that is opened on the way ends the measurement.
@@ -43,8 +43,10 @@ impl<'t> Idle<'t> {
             clock,
         };
         let round = self.kept.len();
+        // A store has room for the credentials of one round.
+        let secrets = self.store_of(round)?;
         let (before, sockets) = (resident_bytes()?, sockets()?);
-        let one = |number| install(&pools, self.target, &self.secrets, &format!("idle-{round}-{number}"), &self.tenants);
+        let one = |number| install(&pools, self.target, &secrets, &format!("idle-{round}-{number}"), &self.tenants);
         let publishers = (0..PROVIDERS).map(one).collect::<Result<_, _>>()?;
         let (after, sockets_after) = (resident_bytes()?, self::sockets()?);
         self.kept.push((pools, publishers));
@@ -53,6 +55,12 @@ impl<'t> Idle<'t> {
         }
         // What the allocator had free is used first, so a round can look like none at all.
         Ok(after.saturating_sub(before).max(1) as f64 / PROVIDERS as f64)
+    }
+
+    fn store_of(&self, round: usize) -> Result<Arc<LocalSecretStore>, CliError> {
+        let folder = self.folder.join(round.to_string());
+        fs::create_dir(&folder).map_err(failed("making a folder for secrets"))?;
+        store(&folder)
     }
 }
 
