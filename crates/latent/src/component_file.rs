@@ -12,6 +12,7 @@ use latent_wasmtime::limits::COMPONENT_BYTES;
 /// The system's, or that it is not a file.
 pub(crate) fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let refused = || io::Error::other("it is not a file");
+    // Before it is opened: a pipe would wait for its other end.
     if !path.metadata()?.is_file() {
         return Err(refused());
     }

@@ -99,7 +99,7 @@ async fn a_publication_is_stored_as_it_was_given_and_its_receipt_says_where() {
     let bench = Bench::new(Arc::clone(&log) as _);
     let payload = r#"{"metadata":{"uid":"chosen-by-the-guest"},"a":1}"#;
     let got = receipt(bench.session("acme").publish(draft("i", payload)).await.tell());
-    assert_eq!((got.stream.as_str(), got.sequence, got.duplicate), ("out", 0, false));
+    assert_eq!((&*got.stream, got.sequence, got.duplicate), ("out", 0, false));
     let records = stored(&log);
     let record = &records[0].record;
     assert_eq!((record.key.as_str(), &record.payload[..], record.media_type.as_str()), ("k", payload.as_bytes(), "application/json"));

@@ -10,6 +10,7 @@ use super::draft::EngineDraft;
 use super::load::NamedFiles;
 use super::problem::Fault;
 use super::section::{Report, Section, nearest};
+use crate::component_file;
 use crate::engine::engine_options;
 use crate::limits::MAINTENANCE_INTERVAL_SECONDS;
 
@@ -147,7 +148,7 @@ fn without_place(problem: &str, (line, column): (u64, u64)) -> String {
 pub(crate) fn read_manifest(path: &Path) -> Result<BridgeManifest, ManifestRefusal> {
     let cap = latent_bridge::limits::MANIFEST_BYTES.max;
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
+    let (file, _) = component_file::open(path).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
     file.take(cap.saturating_add(1)).read_to_string(&mut text).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
     let manifest = BridgeManifest::from_yaml(&text).map_err(|error| ManifestRefusal::of_the_text(path, error))?;
     // The only engine there is. What it cannot do is told before anything is started.

@@ -128,11 +128,21 @@ fn check_topic_use(report: &mut Report<'_>, draft: &Draft, usage: TopicUse<'_>) 
     }
 }
 
-/// Each tenant of a provider's mappings has one credential, and nobody else.
+/// Each tenant of a provider's mappings has one credential, and nobody else; all providers together fit the pools.
 fn check_providers(report: &mut Report<'_>, draft: &Draft) {
+    let clients_max = draft.pools.get(&latent_capabilities::limits::POOL_CLIENTS);
+    let mut clients = 0;
     for provider in &draft.providers {
         let (Some(id), Some(nats)) = (&provider.id, &provider.nats) else { continue };
         let name = id.value.to_string();
+        let before = clients;
+        clients += nats.tenants().len() as u64;
+        // Named once, where the sum first goes above.
+        if before <= clients_max && clients > clients_max {
+            let problem =
+                format!("with it the pairs of provider and tenant are {clients}, and clients of [pools] is {clients_max}; raise that");
+            report.push(provider.at, Fault::Provider { what: format!("provider {name:?}"), problem });
+        }
         let (ceiling, chunk) = (nats.payload_ceiling_bytes(), draft.pools.get(&latent_capabilities::limits::POOL_CHUNK_BYTES));
         if ceiling > chunk {
             let problem =

@@ -10,6 +10,8 @@ use latent_core::{Limit, ProviderId, TenantId};
 use latent_nats::{ConfigError, EndpointDraft, MappingDraft, NatsConfig, NatsDraft, RootsDraft};
 use latent_secrets::SecretName;
 
+use crate::component_file;
+
 use super::draft::{CredentialDraft, ProviderDraft};
 use super::problem::Fault;
 use super::section::{Report, Section, Spanned, nearest};
@@ -171,7 +173,7 @@ fn read_root(report: &mut Report<'_>, root: &Spanned<&str>, folder: &Path) -> Op
 /// One byte more than the cap, so that whoever checks the content names the cap.
 fn read_bounded(path: &Path, cap: u64) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    std::fs::File::open(path)?.take(cap.saturating_add(1)).read_to_end(&mut content)?;
+    component_file::open(path)?.0.take(cap.saturating_add(1)).read_to_end(&mut content)?;
     Ok(content)
 }
 

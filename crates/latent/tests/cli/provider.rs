@@ -174,6 +174,8 @@ fn each_mistake_of_a_provider_is_named_with_what_to_do() {
     env.write("bridge.yaml", "manifest_version: 1\nname: demo\ntopics: [{ name: out, partitions: 1 }]\n");
     env.write("plain.wasm", PLAIN.component);
     env.write("ca.der", latent_testkit::broker::TestCa::new().root_der());
+    let made = std::process::Command::new("mkfifo").arg(env.folder().join("pipe")).status().unwrap();
+    assert!(made.success());
     let good = config("127.0.0.1:4222", "nats.example.net");
     let cases = [
         ("address = \"127.0.0.1:4222\"", "address = \"localhost:4222\"", "config-provider", "not an IPv4 address"),
@@ -198,6 +200,8 @@ fn each_mistake_of_a_provider_is_named_with_what_to_do() {
         ("[secrets]\nkey_file = \"secrets.key\"\n", "", "config-no-secrets", "key_file"),
         ("topic = \"orders\"", "topic = \"out\"", "config-ambiguous-topic", "one provider"),
         ("topic = \"orders\"", "topic = \"_INBOX.x\"", "config-provider", "first not starting with"),
+        ("roots = [\"ca.der\"]", "roots = [\"pipe\"]", "config-provider", "not a file"),
+        ("[[provider]]", "[pools]\nclients = 0\n[[provider]]", "config-out-of-range", "4096"),
         ("server_name =", "server_nmae =", "config-unknown-key", "server_name"),
     ];
     for (replaced, by, kind, words) in cases {
