@@ -1,6 +1,7 @@
 //! One connection, made: the configured socket, TLS to the configured name, then the protocol's handshake.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use latent_core::{Clock, KnownFailure};
 use latent_nats_proto::{Credential, HandshakeError, InstanceInbox, Link};
@@ -13,6 +14,9 @@ use tokio_rustls::TlsConnector;
 use crate::connection::Connection;
 use crate::credential::NatsCredential;
 use crate::deadline::Timer;
+
+/// A dial that took this long before its deadline ended it had its chance: a broker on the other side of the world answers sooner.
+const FAIR_TIME: Duration = Duration::from_secs(1);
 
 /// What every dial of a provider needs.
 pub(crate) struct Dialler {
@@ -68,9 +72,14 @@ pub(crate) enum TlsProblem {
 }
 
 impl DialError {
-    /// Whether the client's backoff counts it: whatever a second attempt at once would meet again.
-    pub(crate) fn counts(&self) -> bool {
-        !matches!(self, Self::Secret(_))
+    /// Whether the client's backoff counts it: whatever a second attempt at once would meet again. A deadline that left the dial little
+    /// time says nothing of the broker, and an impatient function must not keep its tenant's others out.
+    pub(crate) fn counts(&self, took: Duration) -> bool {
+        match self {
+            Self::Secret(_) => false,
+            Self::Deadline | Self::Handshake(HandshakeError::DeadlineExceeded) => took >= FAIR_TIME,
+            Self::Connect { .. } | Self::Tls { .. } | Self::Handshake(_) => true,
+        }
     }
 
     /// What the caller is told.
@@ -129,5 +138,21 @@ fn problem_of(error: &std::io::Error) -> TlsProblem {
         },
         rustls::Error::InvalidMessage(_) => TlsProblem::NotTls,
         _ => TlsProblem::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_counts_for_the_backoff_only_when_the_dial_had_a_fair_time() {
+        let late = [DialError::Deadline, DialError::Handshake(HandshakeError::DeadlineExceeded)];
+        for error in late {
+            let counts = [0, 999, 1_000, 30_000].map(|millis| error.counts(Duration::from_millis(millis)));
+            assert_eq!(counts, [false, false, true, true], "{error}");
+        }
+        let refused = DialError::Connect { kind: std::io::ErrorKind::ConnectionRefused };
+        assert!(refused.counts(Duration::ZERO) && DialError::Handshake(HandshakeError::AuthenticationFailed).counts(Duration::ZERO));
     }
 }

@@ -130,6 +130,7 @@ async fn connect(provider: &Provider, place: usize, lease: &mut Lease<Connection
     }
     // Its level below the instance's inbox: two connections never share one, whoever dials at the same time (P-009).
     let number = provider.connections.take().ok_or_else(lost)?;
+    let begun = clock.mono();
     match provider.dialler.dial(credential, number, clock, timer).await {
         Ok(connection) => {
             provider.counters.connected.add_one();
@@ -139,7 +140,7 @@ async fn connect(provider: &Provider, place: usize, lease: &mut Lease<Connection
         }
         Err(error) => {
             provider.counters.connects_failed.add_one();
-            if error.counts() {
+            if error.counts(clock.mono().since(begun)) {
                 lease.dial_failed(jitter());
             }
             Err(error.failure())
