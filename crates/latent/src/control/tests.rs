@@ -246,6 +246,10 @@ fn the_wire_form_is_one_json_line_each_way() {
         "publications": { "receipts": 0, "duplicates": 0, "failures": 0, "uncertain": 0 },
         "append_to_settled_ms": { "p50": 0.5, "p99": 1.5 },
         "accounting": { "bytes": 0, "parts": [] },
+        "providers": [],
+        "pools": { "running": 0, "queued": 0, "connections": 0, "bytes": 0 },
+        "audit": { "written": 0, "dropped": 0, "failing": false },
+        "warnings": [],
     });
     assert_eq!(summary["answer"]["summary"], expected);
 }

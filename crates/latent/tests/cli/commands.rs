@@ -70,7 +70,7 @@ fn each_way_to_fail_has_its_status_and_its_kind() {
         (&["dev", "somewhere", "--fast"], 2, "usage"),
         (&["dev", "somewhere"], 2, "config-invalid"),
         (&["dev", "home"], 2, "config-invalid"),
-        (&["bench", "publish"], 2, "not-built"),
+        (&["bench", "publish"], 2, "value"),
         (&["bench", "activation", "--rows", "Q-03"], 2, "usage"),
         (&["bench", "activation", "--dir", "nowhere"], 2, "value"),
         (&["bench", "bus", "--rows", "Q-99"], 2, "usage"),
