@@ -73,12 +73,23 @@ pub enum BusError {
         reason: String,
     },
     /// It may be stored. Publishing again with the same uid is safe and tells.
-    #[error("uncertain: the event with uid {uid} may be stored ({}); publish it again with the same uid to learn", cause.kind())]
+    #[error("uncertain: the event with uid {uid} may be stored ({}: {}); publish it again with the same uid to learn", cause.kind(), hidden_by(*cause))]
     Uncertain {
         /// The uid to publish again with, or to look up.
         uid: Uid,
         /// What hid the answer.
         cause: UncertainCause,
+    },
+    /// The stream behind a topic is another one than before: it was made anew, or its store was brought back from a copy. Offsets that
+    /// were remembered may now be of other events. Told once; the bus goes on with the stream as it is now.
+    #[error(
+        "the history of topic {topic:?} has changed: {problem}; do not rely on offsets from before, and publish again what must be there"
+    )]
+    HistoryChanged {
+        /// The topic.
+        topic: String,
+        /// What was known before and what is there now.
+        problem: String,
     },
     /// Another process has the directory. It comes free when that process ends.
     #[error("directory {directory:?} is in use by {holder}; stop it or talk to it")]
@@ -139,6 +150,7 @@ impl BusError {
             | Self::Disordered { .. }
             | Self::NotSent { .. }
             | Self::Uncertain { .. }
+            | Self::HistoryChanged { .. }
             | Self::InUse { .. }
             | Self::Poisoned { .. }
             | Self::Busy { .. }
@@ -160,6 +172,7 @@ impl BusError {
             Self::Disordered { .. } => "disordered",
             Self::NotSent { .. } => "not-sent",
             Self::Uncertain { .. } => "uncertain",
+            Self::HistoryChanged { .. } => "history-changed",
             Self::InUse { .. } => "in-use",
             Self::Poisoned { .. } => "poisoned",
             Self::Busy { .. } => "busy",
@@ -178,6 +191,18 @@ impl BusError {
     /// A failed file operation, named by the file's base name.
     pub(crate) fn io(operation: &'static str, path: &std::path::Path, error: &std::io::Error) -> Self {
         Self::Io { operation, file: base_name(path), kind: error.kind(), reason: error.to_string() }
+    }
+}
+
+/// What hid the answer, in words; of a connector its own (B-082).
+const fn hidden_by(cause: UncertainCause) -> &'static str {
+    match cause {
+        UncertainCause::Deadline => "connector operation timed out",
+        UncertainCause::Cancelled => "connector operation was interrupted",
+        UncertainCause::Storage => "a write or a sync failed after it began",
+        UncertainCause::StorageLimit => "the stream or the broker is full, which does not tell whether it was stored",
+        UncertainCause::Closed => "the log ended before it answered, or the connector runtime is closed",
+        UncertainCause::Unusable => "the answer cannot be used",
     }
 }
 
@@ -213,6 +238,7 @@ mod tests {
             (BusError::Disordered { topic: text(), partition: 0, asked: 1, answered: 0 }, false),
             (BusError::NotSent { reason: text() }, false),
             (BusError::Uncertain { uid, cause: UncertainCause::Storage }, false),
+            (BusError::HistoryChanged { topic: text(), problem: text() }, false),
             (BusError::InUse { directory: text(), holder: text() }, false),
             (BusError::Poisoned { log: text() }, false),
             (BusError::Busy { limit: "x" }, false),

@@ -1,6 +1,7 @@
 //! Partitioned, ordered, replayable topics from a manifest, behind one contract: [`EventBus`].
 //!
-//! This crate depends on `latent-core` alone: embedding it compiles no WebAssembly engine and no async runtime.
+//! Of this workspace's crates it uses `latent-core` alone: embedding it compiles no WebAssembly engine. The embedded engine needs no async
+//! runtime; the feature `nats` adds [`NatsBus`], which has one of its own.
 
 pub mod bus;
 mod engine;
@@ -11,8 +12,12 @@ pub mod fuzz_bodies;
 pub mod limits;
 mod maintenance;
 pub mod manifest;
+#[cfg(feature = "nats")]
+pub mod nats_bus;
 mod schema;
+mod statistics;
 mod stored_event;
+mod uid;
 
 pub use bus::{AppendWatcher, EventBus, HeadContent, PublishAck, PublishResult, RecordHead};
 pub use engine::embedded;
@@ -20,5 +25,8 @@ pub use engine::embedded::EmbeddedBroker;
 pub use error::BusError;
 pub use maintenance::MaintenanceReport;
 pub use manifest::{BridgeManifest, MANIFEST_VERSION, ManifestError, RetentionSpec, TopicSpec};
+#[cfg(feature = "nats")]
+pub use nats_bus::NatsBus;
 pub use schema::TopicSchema;
+pub use statistics::{PartitionStatistics, TopicStatistics};
 pub use stored_event::StoredEvent;

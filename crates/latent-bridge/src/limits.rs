@@ -270,6 +270,113 @@ pub const SCHEMA_VIOLATIONS: Limit = Limit {
 pub const SCHEMA_VIOLATION_BYTES: Limit =
     Limit { name: "schema_violation_bytes", unit: "bytes", default: 256, min: 256, max: 256, bounds: "text of one violation of a schema" };
 
+/// Operations waiting for a connector's thread (B-081).
+pub const CONNECTOR_QUEUE: Limit = Limit {
+    name: "connector_queue",
+    unit: "count",
+    default: 1_024,
+    min: 1_024,
+    max: 1_024,
+    bounds: "operations handed to a connector's thread and not begun yet",
+};
+/// Time of one operation of a connector (B-082).
+pub const CONNECTOR_OPERATION_MILLIS: Limit = Limit {
+    name: "connector_operation_millis",
+    unit: "ms",
+    default: 10_000,
+    min: 1,
+    max: 60_000,
+    bounds: "time of one operation on a broker: one request, one page of a read, the wait for one acknowledgement",
+};
+/// Time of one attempt to connect to a broker.
+pub const CONNECT_MILLIS: Limit = Limit {
+    name: "connect_millis",
+    unit: "ms",
+    default: 9_000,
+    min: 9_000,
+    max: 9_000,
+    bounds: "time of one attempt to connect to a broker, over all its servers; less than an operation has, so that the error can say which",
+};
+
+/// Publications in flight on a broker.
+pub const FLIGHTS: Limit = Limit {
+    name: "flights",
+    unit: "count",
+    default: 1_024,
+    min: 1,
+    max: 1_024,
+    bounds: "publications handed to a broker and not answered yet",
+};
+/// Bytes in flight on a broker.
+pub const FLIGHT_BYTES: Limit = Limit {
+    name: "flight_bytes",
+    unit: "bytes",
+    default: 33_554_432,
+    min: 1,
+    max: 268_435_456,
+    bounds: "headers and bodies handed to a broker and not answered yet; one alone is taken whatever its size",
+};
+/// Reads of a broker at once.
+pub const BROKER_READS: Limit =
+    Limit { name: "broker_reads", unit: "count", default: 64, min: 64, max: 64, bounds: "reads of a broker that run at once; others wait" };
+/// Consumers kept for who reads on.
+pub const KEPT_READERS: Limit = Limit {
+    name: "kept_readers",
+    unit: "count",
+    default: 64,
+    min: 64,
+    max: 64,
+    bounds: "consumers on a broker kept for a reader that may read on; the one kept longest goes first",
+};
+/// Idle time after which the broker removes a reader's consumer (B-065).
+pub const READER_IDLE_MILLIS: Limit = Limit {
+    name: "reader_idle_millis",
+    unit: "ms",
+    default: 30_000,
+    min: 30_000,
+    max: 30_000,
+    bounds: "time after which a broker removes an idle consumer that nobody deleted",
+};
+/// How long the broker may take to fill a pull (B-065).
+pub const PULL_EXPIRY_MILLIS: Limit =
+    Limit { name: "pull_expiry_millis", unit: "ms", default: 500, min: 500, max: 500, bounds: "time a broker has for one pull" };
+/// Empty pulls in a row (B-062).
+pub const EMPTY_PULLS: Limit = Limit {
+    name: "empty_pulls",
+    unit: "count",
+    default: 8,
+    min: 8,
+    max: 8,
+    bounds: "pulls in a row that give nothing while the broker says that there is more",
+};
+/// Messages of one pull of a lookup (B-059).
+pub const LOOKUP_PAGE_RECORDS: Limit = Limit {
+    name: "lookup_page_records",
+    unit: "count",
+    default: 4_096,
+    min: 1,
+    max: 16_384,
+    bounds: "headers read at a time when a uid is looked up on a broker",
+};
+/// Time of one whole lookup.
+pub const LOOKUP_MILLIS: Limit = Limit {
+    name: "lookup_millis",
+    unit: "ms",
+    default: 600_000,
+    min: 1,
+    max: 3_600_000,
+    bounds: "time of one lookup of a uid on a broker over all its pages",
+};
+/// Memory of lookups.
+pub const LOOKUP_UIDS: Limit = Limit {
+    name: "lookup_uids",
+    unit: "count",
+    default: 4_194_304,
+    min: 2,
+    max: 67_108_864,
+    bounds: "uids, at about 20 bytes each, whose places in a broker's streams are remembered; beyond it the oldest are read again",
+};
+
 /// Every limit of this crate.
 pub const ALL: &[Limit] = &[
     MANIFEST_BYTES,
@@ -308,6 +415,19 @@ pub const ALL: &[Limit] = &[
     SCHEMA_REPORT_STEPS,
     SCHEMA_VIOLATIONS,
     SCHEMA_VIOLATION_BYTES,
+    CONNECTOR_QUEUE,
+    CONNECTOR_OPERATION_MILLIS,
+    FLIGHTS,
+    FLIGHT_BYTES,
+    BROKER_READS,
+    KEPT_READERS,
+    READER_IDLE_MILLIS,
+    PULL_EXPIRY_MILLIS,
+    EMPTY_PULLS,
+    LOOKUP_PAGE_RECORDS,
+    LOOKUP_MILLIS,
+    LOOKUP_UIDS,
+    CONNECT_MILLIS,
 ];
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The JSON Schema of a topic's payloads: compiled once, asked before an event is taken (B-024, B-025).
 //!
-//! No file is read and nothing is fetched here. What a schema can cost is bounded when it is compiled (`graph`, `cost`), what a refusal
+//! Nothing is fetched, and only `source` reads files. What a schema can cost is bounded when it is compiled (`graph`, `cost`), what a refusal
 //! can say is bounded when it is written (`report`). The compiler and validator themselves are the crate `jsonschema`.
 //!
 //! Patterns are matched by an engine whose time grows with the text alone; patterns with back-references or look-around, which it cannot
@@ -10,6 +10,7 @@ mod cost;
 mod graph;
 mod json;
 mod report;
+mod source;
 
 use std::fmt;
 
@@ -22,6 +23,9 @@ use crate::{BusError, limits};
 use cost::{Cost, values_at_each_depth};
 use graph::Graph;
 use report::Bounded;
+#[cfg(feature = "nats")]
+pub(crate) use source::resolve;
+pub(crate) use source::{missing_source, read_source, references};
 
 /// Bytes of a schema's name that an error shows.
 const NAME_BYTES: usize = 160;

@@ -83,9 +83,9 @@ use writer::{Asker, Command, Writer};
 use crate::bus::batch;
 use crate::{AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, limits};
 
+pub use crate::{PartitionStatistics, TopicStatistics};
 pub use options::{EngineLimits, EngineOptions};
 pub use state_log::{Durability, ReplayReport, StateLog};
-pub use statistics::{PartitionStatistics, TopicStatistics};
 pub use storage::{OpenAs, OsStorage, PathKind, Storage, StorageFile};
 
 /// Name of the thread that writes.
@@ -413,15 +413,8 @@ impl Shared {
         if let Some(schema) = &topic.schema {
             schema.check(record.media_type(), record.payload())?;
         }
-        let uid = record.uid.clone().map_or_else(|| self.mint_uid(), Ok)?;
+        let uid = record.uid.clone().map_or_else(|| crate::uid::mint(self.clock.unix()), Ok)?;
         events.push(uid, record, TopicTraits { partitions: topic.partitions, hasher: &topic.hasher })
-    }
-
-    fn mint_uid(&self) -> Result<Uid, BusError> {
-        let millis = self.clock.unix().0;
-        let nanos = u32::try_from(millis % 1_000 * 1_000_000).unwrap_or(0);
-        let uuid = uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, millis / 1_000, nanos));
-        Ok(Uid::parse(&uuid.to_string())?)
     }
 
     /// Hands one record over.

@@ -5,15 +5,15 @@
 //! names are left from before the last change and are removed.
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use super::directory::{Layout, create_directories, discard, read_control, write_control};
 use super::storage::{PathKind, Storage};
-use crate::{BridgeManifest, BusError, TopicSchema, limits};
+use crate::schema::{missing_source, read_source, references};
+use crate::{BridgeManifest, BusError, TopicSchema};
 
 /// Begins a line of the manifest's file that names a copy. YAML takes it for a comment.
 const LINE_PREFIX: &str = "# schema ";
@@ -162,10 +162,6 @@ fn parse_line(line: &str) -> Option<(&str, &str)> {
     is_digest(digest).then_some((topic, digest))
 }
 
-fn references(manifest: &BridgeManifest) -> impl Iterator<Item = (&str, &str)> {
-    manifest.topics.iter().filter_map(|topic| Some((topic.name.as_str(), topic.schema_ref.as_deref()?)))
-}
-
 fn digest(content: &[u8]) -> String {
     let digits = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     digits.chars().take(DIGEST_DIGITS).collect()
@@ -197,41 +193,6 @@ fn read_copy(storage: &dyn Storage, layout: &Layout, topic: &str, expected: &str
         return Err(config(problem));
     }
     Ok(content)
-}
-
-/// The content of a schema file, or nothing when no root has it. These files are the operator's: they are read and never locked, written
-/// or taken for parts of the directory, so they are not behind [`Storage`].
-fn read_source(topic: &str, reference: &str, roots: &[PathBuf]) -> Result<Option<Vec<u8>>, BusError> {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
-    for root in roots {
-        match read_regular(&root.join(reference)) {
-            Ok(Some(content)) => return Ok(Some(content)),
-            Ok(None) => {
-                let problem = format!("topic {topic:?}: schema_ref {reference:?} is not a regular file; put the file itself there");
-                return Err(config(problem));
-            }
-            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {}
-            Err(error) => return Err(config(format!("topic {topic:?}: schema_ref {reference:?} cannot be read: {error}"))),
-        }
-    }
-    Ok(None)
-}
-
-/// Reads one byte more than is allowed, so that the compiler of schemas names the bound. `None` when it is not a regular file, which is
-/// asked first: opening a pipe waits for its other end.
-fn read_regular(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
-    if !std::fs::symlink_metadata(path)?.is_file() {
-        return Ok(None);
-    }
-    let mut content = Vec::new();
-    std::fs::File::open(path)?.take(limits::CONTROL_FILE_BYTES.max + 1).read_to_end(&mut content)?;
-    Ok(Some(content))
-}
-
-fn missing_source(topic: &str, reference: &str) -> BusError {
-    config(format!(
-        "topic {topic:?}: schema_ref {reference:?} names no file; it is looked for in the manifest's folder, then in the working directory"
-    ))
 }
 
 #[cfg(test)]

@@ -1,0 +1,288 @@
+//! One ephemeral pull consumer of one partition: created at a sequence, pulled page by page, deleted when it is dropped (B-059, B-065).
+//!
+//! It acknowledges nothing and its memory is the broker's alone; a process that is killed leaves it to the broker, which removes it after
+//! `reader_idle_millis`. Each message carries the number of its delivery: a gap there means that one was lost on the way to us, and then
+//! the consumer is of no use any more. Page logic is `page.rs`; nothing here decides whether a partition has ended.
+
+use std::time::Duration;
+
+use async_nats::{Message, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+
+use super::api::{Api, ApiFault};
+use crate::{BusError, limits};
+
+/// Which messages, from where on.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub(super) stream: String,
+    pub(super) subject: String,
+    /// The first sequence; at least 1.
+    pub(super) from: u64,
+    /// Leave the bodies on the broker.
+    pub(super) headers_only: bool,
+}
+
+/// A message with its place.
+#[derive(Debug, Clone)]
+pub(super) struct Delivered {
+    pub(super) sequence: u64,
+    pub(super) message: Message,
+}
+
+/// How a pull ended before it had what it asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PullEnd {
+    /// It has all of them, or as many bytes as allowed.
+    Full,
+    /// The broker says that there is nothing more at the moment, or the time was up.
+    Short,
+    /// The consumer is not there any more.
+    Gone,
+}
+
+/// One pull's result.
+#[derive(Debug)]
+pub(super) struct Pulled {
+    pub(super) messages: Vec<Delivered>,
+    pub(super) end: PullEnd,
+}
+
+/// See the module.
+pub(super) struct Consumer {
+    api: Api,
+    stream: String,
+    name: String,
+    inbox: String,
+    replies: Subscriber,
+    pulls: u64,
+    /// The number of the last delivery.
+    delivered: u64,
+    /// Messages that the broker has for it, as last told.
+    pending: u64,
+    /// The sequence after the last one delivered.
+    next: u64,
+    deleted: bool,
+}
+
+#[derive(Deserialize)]
+struct Created {
+    #[serde(default)]
+    num_pending: u64,
+}
+
+impl Consumer {
+    /// Creates one.
+    pub(super) async fn create(api: &Api, wanted: &Wanted) -> Result<Self, ApiFault> {
+        let name = format!("latent_read_{}", api.fresh_token());
+        let inbox = api.client.new_inbox();
+        let subscribed = api.client.subscribe(format!("{inbox}.*")).await;
+        let replies = subscribed.map_err(|error| ApiFault::Unreadable { subject: inbox.clone(), problem: error.to_string() })?;
+        let idle = Duration::from_millis(limits::READER_IDLE_MILLIS.default);
+        let request = json!({
+            "stream_name": wanted.stream,
+            "config": {
+                "name": name,
+                "deliver_policy": "by_start_sequence",
+                "opt_start_seq": wanted.from.max(1),
+                "ack_policy": "none",
+                "replay_policy": "instant",
+                "filter_subject": wanted.subject,
+                "headers_only": wanted.headers_only,
+                "mem_storage": true,
+                "num_replicas": 1,
+                "inactive_threshold": u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),
+            },
+            "action": "create",
+        });
+        let subject = format!("CONSUMER.CREATE.{}.{name}.{}", wanted.stream, wanted.subject);
+        let Created { num_pending } = api.ask(&subject, &request).await?;
+        Ok(Self {
+            api: api.clone(),
+            stream: wanted.stream.clone(),
+            name,
+            inbox,
+            replies,
+            pulls: 0,
+            delivered: 0,
+            pending: num_pending,
+            next: wanted.from.max(1),
+            deleted: false,
+        })
+    }
+
+    /// Messages that the broker has for it, as last told.
+    pub(super) const fn pending(&self) -> u64 {
+        self.pending
+    }
+
+    /// Somebody else knows that there is more: the next pull waits for it.
+    pub(super) fn expect_more(&mut self) {
+        self.pending = self.pending.max(1);
+    }
+
+    /// The sequence after the last one delivered.
+    pub(super) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Asks for at most `count` messages and waits for them.
+    ///
+    /// Where messages are known to be pending, the broker may take `pull_expiry_millis` to send them; where none are, it answers at once.
+    pub(super) async fn pull(&mut self, count: u64, bytes_max: u64) -> Result<Pulled, BusError> {
+        self.pulls += 1;
+        let reply = format!("{}.{}", self.inbox, self.pulls);
+        let expiry = Duration::from_millis(limits::PULL_EXPIRY_MILLIS.default);
+        let count = if self.pending == 0 { count } else { count.min(self.pending) };
+        let request = if self.pending == 0 {
+            json!({ "batch": count, "max_bytes": bytes_max, "no_wait": true })
+        } else {
+            json!({ "batch": count, "max_bytes": bytes_max, "expires": u64::try_from(expiry.as_nanos()).unwrap_or(u64::MAX) })
+        };
+        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.stream, self.name);
+        let sent = self.api.client.publish_with_reply(subject, reply.clone(), Bytes::from(request.to_string())).await;
+        sent.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
+        let deadline = Instant::now() + Duration::from_millis(limits::CONNECTOR_OPERATION_MILLIS.default);
+        let mut messages = Vec::new();
+        loop {
+            if messages.len() as u64 == count {
+                return Ok(Pulled { messages, end: PullEnd::Full });
+            }
+            let next = timeout_at(deadline, self.replies.next()).await.map_err(|_| self.timed_out())?;
+            let Some(message) = next else { return Err(BusError::Backend(format!("the subscription of {} ended", self.name))) };
+            match message.status.map(|status| status.as_u16()) {
+                // Of an earlier pull, whose frames may come late.
+                Some(_) if message.subject.as_str() != reply => {}
+                Some(status) => return self.ended(status, message.description.as_deref().unwrap_or_default(), messages),
+                None => messages.push(self.take(message)?),
+            }
+        }
+    }
+
+    fn ended(&self, status: u16, words: &str, messages: Vec<Delivered>) -> Result<Pulled, BusError> {
+        let full = |end| Ok(Pulled { messages, end });
+        match (status, words) {
+            (404 | 408, _) => full(PullEnd::Short),
+            (409, words) if words.starts_with("Batch Completed") => full(PullEnd::Full),
+            (409, words) if words.starts_with("Message Size Exceeds MaxBytes") => full(PullEnd::Full),
+            (409, words)
+                if words.starts_with("Consumer Deleted")
+                    || words.starts_with("Server Shutdown")
+                    || words.starts_with("Leadership Change") =>
+            {
+                full(PullEnd::Gone)
+            }
+            (503, _) => full(PullEnd::Gone),
+            (status, words) => Err(BusError::Backend(format!("pulling from {}: the broker answers {status} {words:.120}", self.name))),
+        }
+    }
+
+    fn take(&mut self, message: Message) -> Result<Delivered, BusError> {
+        let Some(place) = message.reply.as_deref().and_then(Place::parse) else {
+            return Err(BusError::Backend(format!("a message of {} does not say where it lies", self.stream)));
+        };
+        if place.delivery != self.delivered + 1 || place.sequence < self.next {
+            return Err(BusError::Backend(format!(
+                "of {} delivery {} at sequence {} came where delivery {} at {} or later was due; messages were lost on the way and are read again",
+                self.name,
+                place.delivery,
+                place.sequence,
+                self.delivered + 1,
+                self.next,
+            )));
+        }
+        self.delivered = place.delivery;
+        self.pending = place.pending;
+        let what =
+            || BusError::OutOfRange { what: format!("the sequence after {}", place.sequence), problem: "sequences end there".to_owned() };
+        self.next = place.sequence.checked_add(1).ok_or_else(what)?;
+        Ok(Delivered { sequence: place.sequence, message })
+    }
+
+    fn timed_out(&self) -> BusError {
+        BusError::Timeout { operation: format!("reading from stream {}", self.stream) }
+    }
+
+    /// Deletes it and waits for the answer. A refusal is no failure: the broker removes it by itself when it is idle for long.
+    pub(super) async fn delete(mut self) {
+        self.deleted = true;
+        let (api, subject) = (self.api.clone(), self.deletion());
+        drop(self);
+        if let Err(fault) = api.ask::<serde_json::Value>(&subject, &serde_json::Value::Null).await {
+            tracing::debug!(%fault, "a reader's consumer stays until the broker finds it idle");
+        }
+    }
+
+    fn deletion(&self) -> String {
+        format!("CONSUMER.DELETE.{}.{}", self.stream, self.name)
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if self.deleted {
+            return;
+        }
+        let (api, subject) = (self.api.clone(), self.deletion());
+        // Without a runtime everything ends anyway, and the broker finds the consumer idle.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if let Err(fault) = api.ask::<serde_json::Value>(&subject, &serde_json::Value::Null).await {
+                    tracing::debug!(%fault, "a reader's consumer stays until the broker finds it idle");
+                }
+            });
+        }
+    }
+}
+
+/// What the reply subject of a delivered message says (NATS ADR-15): `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<delivery>.
+/// <time>.<pending>`, with domain and account before the stream in the longer form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    sequence: u64,
+    delivery: u64,
+    pending: u64,
+}
+
+impl Place {
+    fn parse(reply: &str) -> Option<Self> {
+        let tokens: Vec<_> = reply.split('.').collect();
+        let at = match tokens.len() {
+            9 => 0,
+            11.. => 2,
+            _ => return None,
+        };
+        if tokens.first() != Some(&"$JS") || tokens.get(1) != Some(&"ACK") {
+            return None;
+        }
+        let number = |token: usize| tokens.get(at + token)?.parse().ok();
+        Some(Self { sequence: number(5)?, delivery: number(6)?, pending: number(8)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_from_both_forms_of_the_reply_subject() {
+        let place = Place { sequence: 22, delivery: 3, pending: 5 };
+        assert_eq!(Place::parse("$JS.ACK.av_t.c.1.22.3.1700000000000000000.5"), Some(place));
+        assert_eq!(Place::parse("$JS.ACK.dom.ACCHASH.av_t.c.1.22.3.1700000000000000000.5"), Some(place));
+        assert_eq!(Place::parse("$JS.ACK.dom.ACCHASH.av_t.c.1.22.3.1700000000000000000.5.random"), Some(place));
+    }
+
+    #[test]
+    fn any_other_reply_subject_says_no_place() {
+        for reply in
+            ["", "_INBOX.x", "$JS.ACK.av_t.c.1.22.3.17", "$JS.ACK.s.c.1.x.3.17.5", "$JS.ACK.s.c.1.22.3.17.-5", "$JS.NAK.s.c.1.22.3.17.5"]
+        {
+            assert_eq!(Place::parse(reply), None, "{reply}");
+        }
+        assert_eq!(Place::parse("$JS.ACK.a.b.c.1.22.3.17.5"), None, "ten tokens are neither form");
+    }
+}

@@ -1,0 +1,221 @@
+//! Publications that were handed over and not answered yet: bounded in number and bytes, each with one deadline. A machine without I/O:
+//! it is told of time and of answers, and says whose turn it is.
+//!
+//! The broker tells a refused permission without saying of which publication, only of which subject. A publication is taken for refused
+//! when as many refusals came for its subject as publications to it are in flight; until then any of them may have been stored.
+
+use std::collections::BTreeMap;
+
+use latent_core::MonoTime;
+
+/// Names one flight; never given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct FlightNumber(pub(super) u64);
+
+/// A subject, as a number of its owner's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SubjectNumber {
+    pub(super) topic: usize,
+    pub(super) partition: u32,
+}
+
+/// See the module. `C` is what is in flight.
+#[derive(Debug)]
+pub(super) struct Flights<C> {
+    count_max: usize,
+    bytes_max: usize,
+    bytes: usize,
+    next: u64,
+    /// By number, which is the order of boarding and so of deadlines.
+    aboard: BTreeMap<FlightNumber, Flight<C>>,
+    /// Refusals that came for a subject and belong to nobody yet.
+    refusals: BTreeMap<SubjectNumber, usize>,
+}
+
+#[derive(Debug)]
+struct Flight<C> {
+    subject: SubjectNumber,
+    bytes: usize,
+    deadline: MonoTime,
+    cargo: C,
+}
+
+/// There is no room; nothing was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Full;
+
+impl<C> Flights<C> {
+    pub(super) const fn new(count_max: usize, bytes_max: usize) -> Self {
+        Self { count_max, bytes_max, bytes: 0, next: 0, aboard: BTreeMap::new(), refusals: BTreeMap::new() }
+    }
+
+    /// Takes one more. Deadlines must not fall from one call to the next. One alone is taken whatever its bytes.
+    pub(super) fn board(&mut self, subject: SubjectNumber, bytes: usize, deadline: MonoTime, cargo: C) -> Result<FlightNumber, Full> {
+        let is_full = self.aboard.len() >= self.count_max || self.bytes.saturating_add(bytes) > self.bytes_max;
+        if is_full && !self.aboard.is_empty() {
+            return Err(Full);
+        }
+        let number = FlightNumber(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.bytes += bytes;
+        self.aboard.insert(number, Flight { subject, bytes, deadline, cargo });
+        Ok(number)
+    }
+
+    /// What is in flight under this number.
+    pub(super) fn get(&self, number: FlightNumber) -> Option<&C> {
+        self.aboard.get(&number).map(|flight| &flight.cargo)
+    }
+
+    /// Everything that is in flight, which ends here.
+    pub(super) fn end_all(&mut self) -> Vec<C> {
+        self.refusals.clear();
+        self.bytes = 0;
+        std::mem::take(&mut self.aboard).into_values().map(|flight| flight.cargo).collect()
+    }
+
+    /// Its answer came, or it is taken back. `None` when it has ended already.
+    pub(super) fn land(&mut self, number: FlightNumber) -> Option<C> {
+        let flight = self.remove(number)?;
+        if !self.refusals.is_empty() && !self.is_aboard(flight.subject) {
+            self.refusals.remove(&flight.subject);
+        }
+        Some(flight.cargo)
+    }
+
+    /// Those whose deadline has passed. One of the refusals that came for a subject counts as its.
+    pub(super) fn overdue(&mut self, now: MonoTime) -> Vec<C> {
+        let mut ended = Vec::new();
+        while let Some((number, flight)) = self.aboard.first_key_value() {
+            if flight.deadline > now {
+                break;
+            }
+            let number = *number;
+            let Some(flight) = self.remove(number) else { break };
+            if let Some(refusals) = self.refusals.get_mut(&flight.subject) {
+                *refusals -= 1;
+                if *refusals == 0 {
+                    self.refusals.remove(&flight.subject);
+                }
+            }
+            ended.push(flight.cargo);
+        }
+        ended
+    }
+
+    /// The broker refused a publication to this subject.
+    pub(super) fn refuse(&mut self, subject: SubjectNumber) {
+        if self.is_aboard(subject) {
+            *self.refusals.entry(subject).or_default() += 1;
+        }
+    }
+
+    /// Those that were certainly refused. To be asked after each [`Flights::refuse`], [`Flights::land`] and [`Flights::overdue`].
+    pub(super) fn refused(&mut self) -> Vec<C> {
+        if self.refusals.is_empty() {
+            return Vec::new();
+        }
+        let due = |(subject, refusals): (&SubjectNumber, &usize)| {
+            let aboard = self.aboard.values().filter(|flight| flight.subject == *subject).count();
+            (aboard <= *refusals).then_some(*subject)
+        };
+        let subjects: Vec<_> = self.refusals.iter().filter_map(due).collect();
+        let mut ended = Vec::new();
+        for subject in subjects {
+            self.refusals.remove(&subject);
+            let numbers: Vec<_> = self.aboard.iter().filter(|(_, flight)| flight.subject == subject).map(|(number, _)| *number).collect();
+            ended.extend(numbers.into_iter().filter_map(|number| self.remove(number)).map(|flight| flight.cargo));
+        }
+        ended
+    }
+
+    /// When the next deadline passes.
+    pub(super) fn next_deadline(&self) -> Option<MonoTime> {
+        self.aboard.first_key_value().map(|(_, flight)| flight.deadline)
+    }
+
+    fn is_aboard(&self, subject: SubjectNumber) -> bool {
+        self.aboard.values().any(|flight| flight.subject == subject)
+    }
+
+    fn remove(&mut self, number: FlightNumber) -> Option<Flight<C>> {
+        let flight = self.aboard.remove(&number)?;
+        self.bytes -= flight.bytes;
+        Some(flight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: SubjectNumber = SubjectNumber { topic: 0, partition: 0 };
+    const B: SubjectNumber = SubjectNumber { topic: 0, partition: 1 };
+
+    fn at(millis: u64) -> MonoTime {
+        MonoTime::from_millis(millis)
+    }
+
+    #[test]
+    fn number_and_bytes_are_bounded_and_one_alone_always_has_room() {
+        let mut flights = Flights::new(2, 10);
+        let first = flights.board(A, 100, at(10), 'a').unwrap();
+        assert_eq!(flights.board(A, 0, at(10), 'x'), Err(Full));
+        assert_eq!(flights.land(first), Some('a'));
+        let first = flights.board(A, 5, at(10), 'a').unwrap();
+        assert_eq!(flights.board(A, 6, at(10), 'x'), Err(Full), "one byte too many");
+        flights.board(A, 5, at(10), 'b').unwrap();
+        assert_eq!(flights.board(A, 0, at(10), 'x'), Err(Full), "one too many");
+        assert_eq!(flights.land(first), Some('a'));
+        assert!(flights.board(A, 5, at(10), 'c').is_ok());
+        assert_eq!(flights.land(first), None, "a number is never given twice");
+    }
+
+    #[test]
+    fn each_ends_once_by_its_answer_or_its_deadline() {
+        let mut flights = Flights::new(8, 1_000);
+        let a = flights.board(A, 1, at(10), 'a').unwrap();
+        let b = flights.board(A, 1, at(10), 'b').unwrap();
+        let c = flights.board(B, 1, at(20), 'c').unwrap();
+        assert_eq!(flights.next_deadline(), Some(at(10)));
+        assert_eq!(flights.land(a), Some('a'));
+        assert!(flights.overdue(MonoTime::from_micros(9_999)).is_empty());
+        assert_eq!(flights.overdue(at(10)), ['b']);
+        assert_eq!((flights.land(b), flights.next_deadline()), (None, Some(at(20))));
+        assert_eq!((flights.land(c), flights.next_deadline()), (Some('c'), None));
+    }
+
+    #[test]
+    fn a_refusal_ends_a_flight_only_when_it_can_be_no_other() {
+        let mut flights = Flights::new(8, 1_000);
+        let a = flights.board(A, 1, at(10), 'a').unwrap();
+        flights.board(A, 1, at(20), 'b').unwrap();
+        flights.board(B, 1, at(20), 'c').unwrap();
+        flights.refuse(A);
+        assert!(flights.refused().is_empty(), "of the two either may be the refused one");
+        assert_eq!(flights.land(a), Some('a'), "this one was stored");
+        assert_eq!(flights.refused(), ['b']);
+        assert!(flights.refused().is_empty());
+        flights.refuse(B);
+        assert_eq!(flights.refused(), ['c']);
+        flights.refuse(B);
+        flights.board(B, 1, at(30), 'd').unwrap();
+        assert!(flights.refused().is_empty(), "a refusal that came before it is not its");
+    }
+
+    #[test]
+    fn one_that_ends_without_an_answer_takes_a_refusal_with_it() {
+        let mut flights = Flights::new(8, 1_000);
+        flights.board(A, 1, at(10), 'a').unwrap();
+        flights.board(A, 1, at(20), 'b').unwrap();
+        flights.refuse(A);
+        assert_eq!((flights.overdue(at(10)), flights.refused()), (vec!['a'], vec![]), "which of them was refused is never known");
+        assert_eq!(flights.overdue(at(20)), ['b']);
+        for deadline in [30, 30, 30] {
+            flights.board(A, 1, at(deadline), 'x').unwrap();
+            flights.refuse(A);
+        }
+        assert_eq!(flights.refused(), ['x', 'x', 'x']);
+        assert_eq!((flights.bytes, flights.refusals.len()), (0, 0));
+    }
+}

@@ -1,0 +1,319 @@
+//! The engine on NATS JetStream: one stream for each topic, one subject for each partition. `docs/design/cluster-bus.md` says why it is so.
+//!
+//! ```text
+//! submit_record ── publishing ── the client ────────▶ stream
+//!                      ▲  flights: what is in flight     │
+//!                      └── take_answers ◀── answer ◀─────┘
+//! submit_fetch, submit_heads ── reading ── consumer, kept for who reads on
+//! submit_find ── lookup ── uid_index, else a consumer of headers only
+//! ```
+//!
+//! Everything runs on one thread of the bus's own (`executor`), but for the check, the encoding and the hand-over of a publication, which the
+//! publisher's thread does. The connection mends itself; nothing that was published is ever sent again by this crate.
+
+mod answer;
+mod api;
+mod body;
+mod connect;
+mod consumer;
+mod environment;
+mod executor;
+mod flights;
+mod history;
+mod lookup;
+mod options;
+mod pass;
+mod provision;
+mod publishing;
+mod reading;
+mod record;
+mod shared;
+mod statistics;
+mod streams;
+mod uid_index;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use latent_core::{NewRecord, Offset, Partition, StoredRecord, Ticket, Uid, UnixMillis};
+use tokio::sync::Semaphore;
+
+use crate::{
+    AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, TopicSchema,
+    TopicStatistics, limits,
+};
+use api::Api;
+use provision::of_fault;
+use reading::Range;
+use record::Which;
+use shared::{Air, Shared, Topic, refused};
+use streams::TopicStream;
+
+pub use environment::nats_credentials;
+pub use executor::{ConnectorExecutor, ConnectorFault};
+pub use options::{NatsCredentials, NatsOptions, NatsRoots};
+pub use streams::{Change, Plan, PlannedAction, Refusal, TopicPlan};
+
+/// Name of the bus's thread (B-081).
+const THREAD: &str = "latent-nats-bus";
+/// Time for the last words on a connection that is closed.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+/// A bus on a broker. Dropping it deletes its consumers, gives up what is in flight as uncertain, and closes the connection.
+///
+/// Offsets are stream sequences: partitions of a topic share them, so they ascend with gaps. A watcher ([`EventBus::watch_appends`]) is told
+/// of what this bus published, not of what others did.
+pub struct NatsBus {
+    manifest: BridgeManifest,
+    shared: Arc<Shared>,
+    executor: ConnectorExecutor,
+}
+
+impl NatsBus {
+    /// Connects as the environment says, makes the streams or brings them to `manifest`, and opens the bus (B-045, B-047).
+    ///
+    /// # Errors
+    /// [`BusError::Config`] when manifest, environment or the broker's streams are such that nothing can be done, with nothing changed;
+    /// [`BusError::NotSent`], [`BusError::Timeout`] when the broker cannot be reached; [`BusError::Backend`] with what it says.
+    pub fn provision(url: &str, manifest: &BridgeManifest) -> Result<Self, BusError> {
+        manifest.validate()?;
+        Self::provision_with(NatsOptions::from_environment(url)?, manifest)
+    }
+
+    /// As [`NatsBus::provision`], with options instead of the environment.
+    ///
+    /// # Errors
+    /// As [`NatsBus::provision`].
+    pub fn provision_with(options: NatsOptions, manifest: &BridgeManifest) -> Result<Self, BusError> {
+        Self::start(options, manifest, |api, manifest| async move { streams::apply(&api, &manifest).await })
+    }
+
+    /// Connects as the environment says, checks that the streams fit `manifest`, and changes nothing.
+    ///
+    /// # Errors
+    /// [`BusError::Config`] naming each difference, with both values; else as [`NatsBus::provision`].
+    pub fn open(url: &str, manifest: &BridgeManifest) -> Result<Self, BusError> {
+        manifest.validate()?;
+        Self::open_with(NatsOptions::from_environment(url)?, manifest)
+    }
+
+    /// As [`NatsBus::open`], with options instead of the environment.
+    ///
+    /// # Errors
+    /// As [`NatsBus::open`].
+    pub fn open_with(options: NatsOptions, manifest: &BridgeManifest) -> Result<Self, BusError> {
+        Self::start(options, manifest, |api, manifest| async move { streams::verify(&api, &manifest).await })
+    }
+
+    fn start<F>(
+        options: NatsOptions,
+        manifest: &BridgeManifest,
+        streams: impl FnOnce(Api, BridgeManifest) -> F + Send + 'static,
+    ) -> Result<Self, BusError>
+    where
+        F: Future<Output = Result<Vec<TopicStream>, BusError>> + Send + 'static,
+    {
+        let schemas = provision::preflight(&options, manifest)?;
+        let executor = ConnectorExecutor::new(THREAD)?;
+        let opened = executor.submit_within(provision::time_of(manifest), opening(options, manifest.clone(), schemas, streams));
+        let shared = opened.wait().map_err(|fault| of_fault(fault, "opening the bus"))??;
+        Ok(Self { manifest: manifest.clone(), shared, executor })
+    }
+
+    /// The manifest in force.
+    pub const fn manifest(&self) -> &BridgeManifest {
+        &self.manifest
+    }
+
+    /// Whether there is a connection to the broker now. Without one, publications are refused until it is made again.
+    pub fn is_connected(&self) -> bool {
+        self.shared.api.client.connection_state() == async_nats::connection::State::Connected
+    }
+
+    /// Numbers of every topic, sorted by name, as the broker tells them now.
+    ///
+    /// # Errors
+    /// What the broker says.
+    pub fn statistics(&self) -> Result<Vec<TopicStatistics>, BusError> {
+        let shared = Arc::clone(&self.shared);
+        self.wait("reading the broker's numbers", provision::time_of(&self.manifest), async move { statistics::of_all(&shared).await })
+    }
+
+    fn submit<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        limit: Duration,
+        operation: impl Future<Output = Result<T, BusError>> + Send + 'static,
+    ) -> Ticket<Result<T, BusError>> {
+        let interrupted = Err(BusError::Backend("connector operation was interrupted".to_owned()));
+        self.executor
+            .submit_within(limit, operation)
+            .map_or(interrupted, move |result| result.map_err(|fault| of_fault(fault, doing)).and_then(std::convert::identity))
+    }
+
+    fn wait<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        limit: Duration,
+        operation: impl Future<Output = Result<T, BusError>> + Send + 'static,
+    ) -> Result<T, BusError> {
+        self.submit(doing, limit, operation).wait()
+    }
+
+    /// The part of a read that is asked for of one page.
+    fn range(&self, topic: &str, partition: Partition, offset: Offset, count_max: u64) -> Result<Range, BusError> {
+        let (topic, _) = self.shared.partition(topic, partition)?;
+        let count_max = usize::try_from(count_max).unwrap_or(usize::MAX);
+        Ok(Range { topic, partition, from: offset.0, count_max, bytes_max: limits::FETCH_BYTES.default })
+    }
+}
+
+/// One operation's time.
+const fn operation_limit() -> Duration {
+    Duration::from_millis(limits::CONNECTOR_OPERATION_MILLIS.default)
+}
+
+async fn opening<F>(
+    options: NatsOptions,
+    manifest: BridgeManifest,
+    mut schemas: BTreeMap<String, Arc<TopicSchema>>,
+    streams: impl FnOnce(Api, BridgeManifest) -> F,
+) -> Result<Arc<Shared>, BusError>
+where
+    F: Future<Output = Result<Vec<TopicStream>, BusError>>,
+{
+    let air = Arc::new(Air::new());
+    let heard = Arc::clone(&air);
+    let client = connect::connect(&options, move |event| publishing::hear(&heard, &event)).await?;
+    let api = Api { client };
+    let mut found = streams(api.clone(), manifest).await?;
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    let partitions: u64 = found.iter().map(|topic| u64::from(topic.partitions)).sum();
+    let uids_max = usize::try_from(limits::LOOKUP_UIDS.default / partitions.max(1)).unwrap_or(usize::MAX);
+    let topics: Vec<_> = found
+        .into_iter()
+        .map(|stream| {
+            let schema = schemas.remove(&stream.name);
+            Topic::new(stream, schema, uids_max)
+        })
+        .collect();
+    air.know(&topics);
+    let ack_inbox = api.client.new_inbox();
+    let answers = api.client.subscribe(format!("{ack_inbox}.*")).await;
+    let answers = answers.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
+    let shared = Arc::new(Shared {
+        api,
+        clock: options.clock,
+        topics,
+        air,
+        watcher: std::sync::RwLock::new(None),
+        reads: Semaphore::new(limits::BROKER_READS.default_usize()),
+        kept: reading::KeptReaders::default(),
+        ack_inbox,
+    });
+    tokio::spawn(publishing::take_answers(Arc::clone(&shared), answers));
+    tokio::spawn(publishing::end_overdue(Arc::clone(&shared)));
+    Ok(shared)
+}
+
+impl Drop for NatsBus {
+    fn drop(&mut self) {
+        publishing::end_all(&self.shared.air);
+        let shared = Arc::clone(&self.shared);
+        // Nobody waits for a broker that does not answer: it finds the consumers idle by itself.
+        let closed = self.executor.submit_within(CLOSE_WAIT, async move {
+            let deletions: Vec<_> = shared.kept.take_all().into_iter().map(|consumer| tokio::spawn(consumer.delete())).collect();
+            for deletion in deletions {
+                let _ = deletion.await;
+            }
+            let _ = shared.api.client.flush().await;
+        });
+        if let Err(fault) = closed.wait() {
+            tracing::debug!(%fault, "the bus closes without a word to the broker");
+        }
+        publishing::end_all(&self.shared.air);
+    }
+}
+
+impl EventBus for NatsBus {
+    fn submit_record(&self, topic: &str, record: NewRecord) -> Ticket<PublishResult> {
+        publishing::submit(&self.shared, topic, record).unwrap_or_else(refused)
+    }
+
+    fn submit_fetch(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>> {
+        let count_max = limits::FETCH_RECORDS.default.min(max as u64);
+        match self.range(topic, partition, offset, count_max) {
+            Err(error) => refused(error),
+            Ok(range) if range.count_max == 0 => Ticket::ready(Ok(Vec::new())),
+            Ok(range) => {
+                let shared = Arc::clone(&self.shared);
+                self.submit("reading a page", operation_limit(), async move { reading::fetch(&shared, range).await })
+            }
+        }
+    }
+
+    fn submit_heads(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<RecordHead>, BusError>> {
+        let count_max = limits::FIND_PAGE_RECORDS.default.min(max as u64);
+        match self.range(topic, partition, offset, count_max) {
+            Err(error) => refused(error),
+            Ok(range) if range.count_max == 0 => Ticket::ready(Ok(Vec::new())),
+            Ok(range) => {
+                let shared = Arc::clone(&self.shared);
+                self.submit("reading heads", operation_limit(), async move { reading::heads(&shared, range).await })
+            }
+        }
+    }
+
+    fn submit_remains(&self, topic: &str, partition: Partition, offset: Offset) -> Ticket<Result<Bytes, BusError>> {
+        let number = match self.shared.partition(topic, partition) {
+            Ok((number, _)) => number,
+            Err(error) => return refused(error),
+        };
+        let shared = Arc::clone(&self.shared);
+        self.submit("reading a message", operation_limit(), async move {
+            let Some(topic) = shared.topics.get(number) else { return Ok(Bytes::new()) };
+            let found = topic.source.get(&shared.api, Which::At(offset.0)).await?;
+            Ok(found.map(|found| found.body).unwrap_or_default())
+        })
+    }
+
+    fn submit_find(&self, topic: &str, key: &str, uid: &Uid) -> Ticket<Result<Option<PublishAck>, BusError>> {
+        let number = match self.shared.topic(topic) {
+            Ok((number, _)) => number,
+            Err(error) => return refused(error),
+        };
+        let limit = Duration::from_millis(limits::LOOKUP_MILLIS.default);
+        let (shared, key, uid) = (Arc::clone(&self.shared), key.to_owned(), uid.clone());
+        self.submit("looking a uid up", limit, lookup::find(shared, number, key, uid))
+    }
+
+    fn partitions(&self, topic: &str) -> Result<u32, BusError> {
+        Ok(self.shared.topic(topic)?.1.partitions)
+    }
+
+    fn topics(&self) -> Vec<String> {
+        self.shared.topics.iter().map(|topic| topic.name.clone()).collect()
+    }
+
+    /// Asks the broker.
+    fn bounds(&self, topic: &str, partition: Partition) -> Result<(Offset, Offset), BusError> {
+        let (number, _) = self.shared.partition(topic, partition)?;
+        let shared = Arc::clone(&self.shared);
+        self.wait("reading where a partition begins and ends", operation_limit(), async move {
+            let Some(topic) = shared.topics.get(number) else { return Ok((Offset(1), Offset(1))) };
+            statistics::bounds(&shared, topic, partition).await
+        })
+    }
+
+    fn watch_appends(&self, watcher: Arc<dyn AppendWatcher>) {
+        *self.shared.watcher.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+    }
+
+    /// Nothing is due: the broker removes by itself what has expired.
+    fn maintain(&self, _now: UnixMillis) -> Result<MaintenanceReport, BusError> {
+        Ok(MaintenanceReport::default())
+    }
+}

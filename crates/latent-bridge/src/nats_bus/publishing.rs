@@ -1,0 +1,238 @@
+//! From a record to an acknowledgement of the stream (B-054 to B-056). A thin shell: `body` makes the message, `flights` keeps what is in
+//! flight, `answer` says what an answer means.
+//!
+//! ```text
+//! check, encode ── refused: nothing was handed over
+//!       │
+//! hand to the client ── not connected, full: nothing was handed over
+//!       │  from here on everything that is no answer is uncertain
+//! answer ─┬─ stored ── told to the watcher ── acknowledged
+//!         ├─ duplicate ── the stored record is read and compared ── acknowledged, or a conflict
+//!         └─ refused, or uncertain
+//! ```
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use async_nats::client::PublishErrorKind;
+use async_nats::{Event, Message, ServerError, Subscriber};
+use futures_util::StreamExt as _;
+use latent_core::{NewRecord, Offset, Partition, Ticket, Uid, UncertainCause, partition_for};
+
+use super::answer::{self, Answer};
+use super::body;
+use super::flights::{FlightNumber, Full, SubjectNumber};
+use super::record::Which;
+use super::shared::{Air, Cargo, Shared, Topic};
+use crate::{BusError, PublishAck, PublishResult, limits};
+
+/// Checks a record and hands it to the client, or says why not.
+pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<Ticket<PublishResult>, BusError> {
+    let (number, topic) = shared.topic(topic)?;
+    if let Some(schema) = &topic.schema {
+        schema.check(record.media_type(), record.payload())?;
+    }
+    let partition = partition_for(record.key(), topic.partitions);
+    let now = shared.clock.unix();
+    let uid = record.uid.clone().map_or_else(|| crate::uid::mint(now), Ok)?;
+    let encoded = body::encode(&record, &uid, partition, now, &topic.source.stream);
+    let encoded = encoded.map_err(|rule| BusError::Rejected { rule, permanent: true })?;
+    let (bytes, bytes_max) = (encoded.counted_bytes(), shared.api.client.max_payload());
+    if bytes > bytes_max {
+        let rule =
+            format!("the event takes {bytes} bytes on the broker, whose max_payload is {bytes_max}; publish less, or raise it there");
+        return Err(BusError::Rejected { rule, permanent: true });
+    }
+    let subject = topic.subject(partition)?.clone();
+    if shared.api.client.connection_state() != async_nats::connection::State::Connected {
+        return Err(not_connected());
+    }
+
+    let abandoned = BusError::Uncertain { uid: uid.clone(), cause: UncertainCause::Closed };
+    let (ticket, completer) = Ticket::pair(Err(abandoned));
+    let cargo = Cargo { topic: number, partition, uid, record, completer };
+    let deadline = shared.clock.mono().plus_millis(limits::CONNECTOR_OPERATION_MILLIS.default);
+    let flight = {
+        let mut flights = shared.air.flights();
+        let is_first = flights.next_deadline().is_none();
+        let boarded = flights.board(SubjectNumber { topic: number, partition: partition.0 }, bytes, deadline, cargo);
+        drop(flights);
+        if is_first {
+            shared.air.boarded.notify_one();
+        }
+        boarded.map_err(|Full| BusError::Busy { limit: limits::FLIGHTS.name })?
+    };
+    let reply = format!("{}.{}", shared.ack_inbox, flight.0);
+    let handed_over = pin!(shared.api.client.publish_with_reply_and_headers(subject, reply, encoded.headers, encoded.body));
+    // The client takes it at once or has no room; what it did not take was never sent.
+    let refused = match handed_over.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(())) => return Ok(ticket),
+        Poll::Ready(Err(error)) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
+            BusError::Rejected { rule: format!("the event is larger than the broker's max_payload: {error}"), permanent: true }
+        }
+        Poll::Ready(Err(error)) => BusError::NotSent { reason: error.to_string() },
+        Poll::Pending => BusError::Busy { limit: limits::FLIGHTS.name },
+    };
+    if let Some(cargo) = shared.air.flights().land(flight) {
+        cargo.completer.complete(Err(refused));
+    }
+    Ok(ticket)
+}
+
+fn not_connected() -> BusError {
+    BusError::NotSent { reason: "not connected to the broker; the connection is made again by itself".to_owned() }
+}
+
+/// Takes acknowledgements until the connection is closed.
+pub(super) async fn take_answers(shared: Arc<Shared>, mut answers: Subscriber) {
+    while let Some(message) = answers.next().await {
+        let number = message.subject.rsplit_once('.').and_then(|(_, number)| number.parse().ok());
+        let Some(number) = number.map(FlightNumber) else { continue };
+        take_answer(&shared, number, &message);
+    }
+}
+
+fn take_answer(shared: &Arc<Shared>, number: FlightNumber, message: &Message) {
+    let Some(topic) = shared.air.flights().get(number).map(|cargo| cargo.topic) else { return };
+    let Some(topic) = shared.topics.get(topic) else { return };
+    let status = message.status.map(|status| status.as_u16());
+    match answer::read(status, &message.payload, &topic.source.stream) {
+        Answer::Stored { sequence, duplicate: true } => {
+            // It stays in flight while the record is read, so that as many reads as flights are allowed run at most.
+            let shared = Arc::clone(shared);
+            tokio::spawn(async move { verify_duplicate(&shared, number, sequence).await });
+        }
+        Answer::Stored { sequence, duplicate: false } => {
+            topic.history().note(sequence);
+            land(shared, number, |cargo| {
+                if let (Some(watcher), Some(next)) = (shared.watcher(), Offset(sequence).next()) {
+                    watcher.appended(&topic.name, cargo.partition, next);
+                }
+                Ok(ack(topic, cargo.partition, sequence, &cargo.uid, false))
+            });
+        }
+        Answer::Refused { rule, permanent } => land(shared, number, |_| Err(BusError::Rejected { rule, permanent })),
+        Answer::Uncertain { cause, words } => land(shared, number, |cargo| {
+            tracing::warn!(topic = topic.name, uid = cargo.uid.as_str(), words, "what became of an event is uncertain");
+            Err(BusError::Uncertain { uid: cargo.uid.clone(), cause })
+        }),
+    }
+}
+
+/// A duplicate is believed when the record that the broker means is this event (B-056).
+async fn verify_duplicate(shared: &Arc<Shared>, number: FlightNumber, sequence: u64) {
+    let Some((topic, partition, uid, record)) =
+        shared.air.flights().get(number).map(|cargo| (cargo.topic, cargo.partition, cargo.uid.clone(), cargo.record.clone()))
+    else {
+        return;
+    };
+    let Some(topic) = shared.topics.get(topic) else { return };
+    let result = match topic.source.get(&shared.api, Which::At(sequence)).await {
+        Ok(Some(found)) => match body::decode_parts(Some(&found.headers), &found.body) {
+            Ok(stored) if stored.uid == uid && body::is_same_event(&stored, &record) => {
+                topic.history().note(sequence);
+                Ok(ack(topic, partition, sequence, &uid, true))
+            }
+            _ => Err(BusError::Conflict { topic: topic.name.clone(), uid }),
+        },
+        Ok(None) => {
+            let rule = format!(
+                "id still held by the broker: uid {uid} was used by an event that is gone; it comes free when the duplicate window of {} has passed",
+                topic.source.stream
+            );
+            Err(BusError::Rejected { rule, permanent: false })
+        }
+        Err(fault) => {
+            tracing::warn!(topic = topic.name, uid = uid.as_str(), %fault, "a duplicate could not be compared with the stored event");
+            Err(BusError::Uncertain { uid, cause: UncertainCause::Unusable })
+        }
+    };
+    land(shared, number, |_| result);
+}
+
+fn land(shared: &Shared, number: FlightNumber, result: impl FnOnce(&Cargo) -> PublishResult) {
+    let (landed, refused) = {
+        let mut flights = shared.air.flights();
+        (flights.land(number), flights.refused())
+    };
+    if let Some(cargo) = landed {
+        let result = result(&cargo);
+        cargo.completer.complete(result);
+    }
+    end_refused(refused);
+}
+
+fn ack(topic: &Topic, partition: Partition, sequence: u64, uid: &Uid, duplicate: bool) -> PublishAck {
+    PublishAck { topic: topic.name.clone(), partition: partition.0, offset: sequence, uid: uid.as_str().to_owned(), duplicate }
+}
+
+/// Ends publications whose time is up. Waits without a timer while nothing is in flight.
+pub(super) async fn end_overdue(shared: Arc<Shared>) {
+    loop {
+        let next = shared.air.flights().next_deadline();
+        let Some(next) = next else {
+            shared.air.boarded.notified().await;
+            continue;
+        };
+        tokio::time::sleep(next.since(shared.clock.mono())).await;
+        let (overdue, refused) = {
+            let mut flights = shared.air.flights();
+            (flights.overdue(shared.clock.mono()), flights.refused())
+        };
+        end_refused(refused);
+        overdue.into_iter().for_each(|cargo| uncertain(cargo, UncertainCause::Deadline));
+    }
+}
+
+/// Ends everything that is in flight: nobody will hear an answer any more.
+pub(super) fn end_all(air: &Air) {
+    let ended = air.flights().end_all();
+    ended.into_iter().for_each(|cargo| uncertain(cargo, UncertainCause::Closed));
+}
+
+fn uncertain(cargo: Cargo, cause: UncertainCause) {
+    cargo.completer.complete(Err(BusError::Uncertain { uid: cargo.uid, cause }));
+}
+
+fn end_refused(refused: Vec<Cargo>) {
+    for cargo in refused {
+        let rule = format!("the broker's user may not publish to partition {} of the topic; give it that permission", cargo.partition);
+        cargo.completer.complete(Err(BusError::Rejected { rule, permanent: false }));
+    }
+}
+
+/// What the connection tells beside answers: the broker says by an error of the connection alone that a subject is not permitted.
+pub(super) fn hear(air: &Air, event: &Event) {
+    let Event::ServerError(ServerError::Other(words)) = event else { return };
+    let Some(number) = refused_subject(words).and_then(|subject| air.number(subject)) else { return };
+    let refused = {
+        let mut flights = air.flights();
+        flights.refuse(number);
+        flights.refused()
+    };
+    end_refused(refused);
+}
+
+/// The subject of `Permissions Violation for Publish to "subject"`.
+fn refused_subject(words: &str) -> Option<&str> {
+    let lower = words.to_ascii_lowercase();
+    let at = lower.find("permissions violation for publish to \"")?;
+    let subject = words.get(at + "permissions violation for publish to \"".len()..)?;
+    subject.split_once('"').map(|(subject, _)| subject)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refused_subject;
+
+    #[test]
+    fn the_subject_of_a_refused_permission_is_read_from_its_words() {
+        assert_eq!(refused_subject("Permissions Violation for Publish to \"t.p0\""), Some("t.p0"));
+        assert_eq!(refused_subject("'permissions violation for publish to \"t.p0\"'"), Some("t.p0"));
+        for other in ["Permissions Violation for Subscription to \"t.p0\"", "Permissions Violation for Publish to \"t.p0", "x", ""] {
+            assert_eq!(refused_subject(other), None, "{other}");
+        }
+    }
+}
