@@ -7,22 +7,24 @@
 
 mod admin;
 mod ca;
+mod cluster;
 mod monitor;
 mod process;
 mod spec;
 
 use std::net::SocketAddrV4;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 pub use admin::{Admin, StoredMessage};
 pub use ca::{Issued, TestCa};
+pub use cluster::Cluster;
 pub use monitor::Connection;
 pub use process::{CGROUPS_VAR, RUN_VAR, SERVER_VAR, VERSION, is_available};
 use process::{Running, Started};
-pub use spec::{BrokerAuth, BrokerSpec, BrokerUser, PUBLISHER_INBOXES, SERVER_NAME, StreamSpec};
+pub use spec::{BrokerAccount, BrokerAuth, BrokerSpec, BrokerUser, PUBLISHER_INBOXES, SERVER_NAME, StreamSpec};
 use spec::{CERTIFICATE_FILE, CONFIG_FILE, KEY_FILE, Place, configuration};
 
 use crate::own_thread::block_on;
@@ -42,7 +44,7 @@ macro_rules! require_broker {
 #[derive(Debug)]
 pub struct Broker {
     folder: TempDir,
-    ca: TestCa,
+    ca: Arc<TestCa>,
     admin: BrokerUser,
     address: SocketAddrV4,
     state: Mutex<State>,
@@ -69,6 +71,10 @@ impl Broker {
     /// # Panics
     /// As [`Broker::start`].
     pub fn start_with_ca(spec: BrokerSpec, ca: TestCa) -> Self {
+        Self::start_certified(spec, Arc::new(ca))
+    }
+
+    fn start_certified(spec: BrokerSpec, ca: Arc<TestCa>) -> Self {
         let folder = tempfile::Builder::new().prefix("latent-broker-").tempdir().expect("a temporary folder");
         let certificate = spec.certificate.clone().unwrap_or_else(|| ca.issue(&spec.server_name));
         for (name, content) in [(CERTIFICATE_FILE, &certificate.certificate_pem), (KEY_FILE, &certificate.key_pem)] {
@@ -88,7 +94,7 @@ impl Broker {
     }
 
     /// The authority that certified it.
-    pub const fn ca(&self) -> &TestCa {
+    pub fn ca(&self) -> &TestCa {
         &self.ca
     }
 
@@ -124,7 +130,8 @@ impl Broker {
         drop(self.state().running.take());
     }
 
-    /// Starts it again on the same address, with its streams made anew and empty. A running one is stopped first.
+    /// Starts it again on the same address, with what was stored on disk. The streams of its specification that were in memory are made
+    /// anew and empty. A running one is stopped first.
     ///
     /// # Panics
     /// When it does not start.

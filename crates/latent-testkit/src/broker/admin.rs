@@ -63,8 +63,7 @@ impl StoredMessage {
 }
 
 pub(super) fn user() -> BrokerUser {
-    let all = vec![">".to_owned()];
-    BrokerUser { name: ADMIN_NAME.into(), password: PASSWORD.into(), publish: all.clone(), subscribe: all }
+    BrokerUser::unlimited(ADMIN_NAME, PASSWORD)
 }
 
 pub(super) fn system_user() -> BrokerUser {
@@ -184,6 +183,14 @@ impl Admin {
     pub async fn publish(&self, subject: &str, payload: &[u8]) {
         bounded("publishing", self.client.publish(subject.to_owned(), payload.to_vec().into())).await;
         bounded("publishing", self.client.flush()).await;
+    }
+
+    /// How many consumers there are now, of all streams.
+    ///
+    /// # Panics
+    /// When the broker does not answer.
+    pub fn consumers(&self) -> u64 {
+        monitor::consumers(self.monitor)
     }
 
     /// The client connections that are open now, those of administration left out.

@@ -35,6 +35,53 @@ pub(super) fn server_id(monitor: SocketAddrV4) -> String {
     get(monitor, "/varz").get("server_id").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// Which server leads the cluster's record of streams, as this one knows.
+pub(super) fn meta_leader(monitor: SocketAddrV4) -> Option<String> {
+    leader_in(get(monitor, "/jsz").get("meta_cluster")?)
+}
+
+/// A stream of a cluster, as one server knows it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Replicated {
+    pub(super) stream: String,
+    pub(super) leader: Option<String>,
+    /// Members that have everything. Only the leader knows.
+    pub(super) current: Vec<String>,
+}
+
+/// Every stream of every account, sorted by name.
+pub(super) fn replicated(monitor: SocketAddrV4) -> Vec<Replicated> {
+    let jsz = get(monitor, "/jsz?accounts=1&streams=1");
+    let list = |value: &Value, field: &str| value.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
+    let details = list(&jsz, "account_details").into_iter().flat_map(|account| list(&account, "stream_detail"));
+    let replicated = details.filter_map(|detail| {
+        let cluster = detail.get("cluster")?;
+        let current = list(cluster, "replicas").into_iter().filter(|replica| replica.get("current") == Some(&Value::Bool(true)));
+        Some(Replicated {
+            stream: text(&detail, "name"),
+            leader: leader_in(cluster),
+            current: current.map(|replica| text(&replica, "name")).collect(),
+        })
+    });
+    let mut replicated: Vec<_> = replicated.collect();
+    replicated.sort_by(|a, b| a.stream.cmp(&b.stream));
+    replicated
+}
+
+fn leader_in(cluster: &Value) -> Option<String> {
+    Some(text(cluster, "leader")).filter(|leader| !leader.is_empty())
+}
+
+/// True when the server says that it can do its work, with all that it keeps up to date.
+pub(super) fn is_healthy(monitor: SocketAddrV4) -> bool {
+    fetch(monitor, "/healthz").is_ok_and(|body| String::from_utf8_lossy(&body).contains("\"ok\""))
+}
+
+/// How many consumers there are, of all streams of all accounts.
+pub(super) fn consumers(monitor: SocketAddrV4) -> u64 {
+    get(monitor, "/jsz").get("consumers").and_then(Value::as_u64).unwrap_or_default()
+}
+
 /// The open connections, but not those of the provisioning path.
 pub(super) fn connections(monitor: SocketAddrV4, admin_name: &str) -> Vec<Connection> {
     let connz = get(monitor, "/connz?auth=1&subs=1&limit=1024");

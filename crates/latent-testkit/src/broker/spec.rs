@@ -42,6 +42,21 @@ impl BrokerUser {
             subscribe: vec![PUBLISHER_INBOXES.into()],
         }
     }
+
+    /// A user that may do everything in its account.
+    pub fn unlimited(name: &str, password: &str) -> Self {
+        let all = vec![">".to_owned()];
+        Self { name: name.into(), password: password.into(), publish: all.clone(), subscribe: all }
+    }
+}
+
+/// An account beside the one of [`BrokerAuth::Users`], with streams of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerAccount {
+    /// The name.
+    pub name: String,
+    /// Its users.
+    pub users: Vec<BrokerUser>,
 }
 
 /// Who may connect.
@@ -137,6 +152,14 @@ pub struct BrokerSpec {
     pub certificate: Option<Issued>,
     /// Who may connect.
     pub auth: BrokerAuth,
+    /// Further accounts. Not for a broker with a token.
+    pub accounts: Vec<BrokerAccount>,
+    /// Off: nothing answers on the subjects of JetStream but what a test puts there.
+    pub jetstream: bool,
+    /// Room on disk for streams that others than this specification make.
+    pub disk_bytes_max: i64,
+    /// Consumers that one account may have.
+    pub consumers_max: Option<u32>,
     /// Streams that exist when the broker has started, also after a restart.
     pub streams: Vec<StreamSpec>,
     /// TLS before INFO. Off only to show that a broker without it is refused.
@@ -165,6 +188,11 @@ impl Default for BrokerSpec {
             server_name: SERVER_NAME.into(),
             certificate: None,
             auth: BrokerAuth::Users(Vec::new()),
+            accounts: Vec::new(),
+            jetstream: true,
+            // 0 would leave it to the server.
+            disk_bytes_max: 1,
+            consumers_max: None,
             streams: Vec::new(),
             handshake_first: true,
             handshake_first_within: None,
@@ -188,6 +216,13 @@ impl BrokerSpec {
     /// A broker that takes this token.
     pub fn with_token(token: &str) -> Self {
         Self { auth: BrokerAuth::Token(token.into()), ..Self::default() }
+    }
+
+    /// With room on disk for streams that others make.
+    #[must_use]
+    pub const fn disk(mut self, bytes_max: i64) -> Self {
+        self.disk_bytes_max = bytes_max;
+        self
     }
 
     /// With one more stream.
@@ -221,11 +256,15 @@ pub(super) fn configuration(spec: &BrokerSpec, place: &Place<'_>) -> String {
     let mut text = format!(
         "host: \"127.0.0.1\"\nport: {port}\nhttp: \"127.0.0.1:-1\"\nports_file_dir: \"{folder}\"\npid_file: \"{folder}/{PID_FILE}\"\n\
          log_file: \"{folder}/{LOG_FILE}\"\nlogfile_size_limit: {LOG_BYTES_MAX}\nlogfile_max_num: 2\n\
-         tls {{ cert_file: \"{folder}/{CERTIFICATE_FILE}\", key_file: \"{folder}/{KEY_FILE}\", handshake_first: {handshake_first} }}\n\
-         jetstream {{ store_dir: \"{folder}/jetstream\", max_memory_store: {MEMORY_STORE_BYTES_MAX}, max_file_store: {} }}\n",
-        // 0 would leave it to the server.
-        on_disk.fold(1, i64::saturating_add)
+         tls {{ cert_file: \"{folder}/{CERTIFICATE_FILE}\", key_file: \"{folder}/{KEY_FILE}\", handshake_first: {handshake_first} }}\n",
     );
+    if spec.jetstream {
+        let disk = on_disk.fold(spec.disk_bytes_max, i64::saturating_add);
+        let _ = writeln!(
+            text,
+            "jetstream {{ store_dir: \"{folder}/jetstream\", max_memory_store: {MEMORY_STORE_BYTES_MAX}, max_file_store: {disk} }}"
+        );
+    }
     let millis = |duration: Duration| format!("\"{}ms\"", duration.as_millis());
     let settings = [
         ("max_payload", spec.max_payload.map(|bytes| bytes.to_string())),
@@ -238,24 +277,33 @@ pub(super) fn configuration(spec: &BrokerSpec, place: &Place<'_>) -> String {
     for (name, value) in settings.iter().filter_map(|(name, value)| value.as_ref().map(|value| (name, value))) {
         let _ = writeln!(text, "{name}: {value}");
     }
-    text.push_str(&auth(&spec.auth, place.admin));
+    text.push_str(&auth(spec, place.admin));
     text.push_str(&spec.extra);
     text.push('\n');
     text
 }
 
-fn auth(auth: &BrokerAuth, admin: &BrokerUser) -> String {
-    match auth {
+fn auth(spec: &BrokerSpec, admin: &BrokerUser) -> String {
+    match &spec.auth {
         BrokerAuth::Token(token) => format!("authorization {{ token: {} }}\n", quoted(token)),
         BrokerAuth::Users(users) => {
-            let users: String = users.iter().chain([admin]).map(|user| format!("      {}\n", user_entry(user))).collect();
-            format!(
-                "accounts {{\n  TESTS: {{\n    jetstream: enabled\n    users: [\n{users}    ]\n  }}\n  SYSTEM: {{ users: [\n      {}\n    ] }}\n}}\n\
-                 system_account: SYSTEM\n",
-                user_entry(&system_user())
-            )
+            let jetstream = match spec.consumers_max {
+                _ if !spec.jetstream => String::new(),
+                None => "    jetstream: enabled\n".to_owned(),
+                Some(max) => format!("    jetstream: {{ max_consumers: {max} }}\n"),
+            };
+            let own: Vec<_> = users.iter().chain([admin]).collect();
+            let further = spec.accounts.iter().map(|of| account(&of.name, &jetstream, &of.users.iter().collect::<Vec<_>>()));
+            let accounts: String = [account("TESTS", &jetstream, &own)].into_iter().chain(further).collect();
+            let system = account("SYSTEM", "", &[&system_user()]);
+            format!("accounts {{\n{accounts}{system}}}\nsystem_account: SYSTEM\n")
         }
     }
+}
+
+fn account(name: &str, jetstream: &str, users: &[&BrokerUser]) -> String {
+    let users: String = users.iter().map(|user| format!("      {}\n", user_entry(user))).collect();
+    format!("  {name}: {{\n{jetstream}    users: [\n{users}    ]\n  }}\n")
 }
 
 fn user_entry(user: &BrokerUser) -> String {
