@@ -13,7 +13,7 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::process::{cargo, host_target, run_lines, run_step, timed};
 use crate::tree::Tree;
-use crate::{broker, guests, rows, tidy};
+use crate::{broker, demo, guests, rows, tidy};
 
 /// Asks for the tests that compile a project of their own, which take a while.
 const SLOW_TESTS_VAR: &str = "LATENT_SLOW_TESTS";
@@ -94,10 +94,22 @@ impl Session<'_> {
 
     /// Guests are tested natively, even where their own settings say wasm.
     fn tests(&mut self, folder: &str, host: &str) {
+        let test = ["test", "--locked", "--workspace", "--no-fail-fast"];
         let mut command = cargo(&self.root.join(folder));
-        command.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
+        command.args(test);
         if !folder.is_empty() {
             command.args(["--target", host]);
+        } else if self.server.is_some() {
+            // Built first: the tool that starts the broker beside the tests is one of the things that are built with them.
+            let failed_before = self.counts.failed;
+            self.command("building the tests", cargo(self.root).args(test).arg("--no-run"));
+            if self.counts.failed > failed_before {
+                return;
+            }
+            match with_nats_url(self.root, &command) {
+                Ok(with) => command = with,
+                Err(_) => return self.counts.step_failed("the broker beside the tests", failed_before),
+            }
         }
         command.env(REQUIRE_BROKER_VAR, "1").env(SLOW_TESTS_VAR, "1").env(SKIPS_FILE_VAR, self.skips_file);
         if let Some(server) = &self.server {
@@ -120,6 +132,13 @@ impl Session<'_> {
             self.counts.step_failed(name, failed_before);
         }
     }
+}
+
+/// The command with a broker beside it that `AV_NATS_URL` names, for the live contract of the bus. Nothing else looks at that variable.
+fn with_nats_url(root: &Path, command: &Command) -> Result<Command, Failure> {
+    let mut with = Command::new(demo::target_folder(root)?.join("debug").join("examples").join("with_nats_url"));
+    with.arg(command.get_program()).args(command.get_args()).current_dir(root);
+    Ok(with)
 }
 
 fn titled(what: &str, folder: &str) -> String {

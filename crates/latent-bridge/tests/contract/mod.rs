@@ -1,8 +1,11 @@
-//! The contract of a bus, for any engine: an engine implements [`Engine`] and names itself in [`contract_tests`].
+//! The contract of a bus, for any engine: an engine implements [`Engine`] and names itself in [`contract_tests`]. Every engine runs the same
+//! cases out of the same source.
 //!
 //! Cases see `dyn EventBus` alone and assume of offsets only what [`Engine::NUMBERING`] says.
 
 mod embedded;
+#[cfg(feature = "nats")]
+mod nats;
 mod ordering;
 mod outcomes;
 mod payloads;
@@ -14,6 +17,7 @@ mod volume;
 mod watching;
 
 use latent_bridge::{BridgeManifest, EventBus};
+use latent_testkit::Missing;
 
 /// How an engine numbers the records of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,13 +25,18 @@ pub(crate) enum Numbering {
     /// From 0, without gaps.
     Dense,
     /// Ascending from 1 or later, with gaps where records of other partitions lie.
-    #[expect(dead_code, reason = "the numbering of a stream that partitions share; no engine here has one")]
+    #[cfg_attr(not(feature = "nats"), expect(dead_code, reason = "only the engine on a broker has streams that partitions share"))]
     OfSharedStream,
 }
 
 /// An engine under test. It keeps whatever must live as long as its bus.
 pub(crate) trait Engine: Sync + Sized {
     const NUMBERING: Numbering;
+
+    /// What this engine cannot be tested without and is not there.
+    fn missing() -> Option<Missing> {
+        None
+    }
 
     /// A new bus with the topics of `manifest`: empty, and no other test's.
     fn provision(manifest: &BridgeManifest) -> Self;
@@ -83,6 +92,9 @@ macro_rules! contract_tests {
     (@ $engine:ty; $($group:ident: $case:ident,)*) => {
         $(#[test]
         fn $case() {
+            if let Some(missing) = <$engine as crate::contract::Engine>::missing() {
+                latent_testkit::skip!(missing);
+            }
             crate::contract::$group::$case::<$engine>();
         })*
     };

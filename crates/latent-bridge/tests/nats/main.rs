@@ -1,5 +1,14 @@
-//! The engine on a real broker: connecting, provisioning, and what becomes of both when something is wrong.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
+//! The engine on a real broker: connecting, provisioning, what it stores and reads, and what becomes of that when something is wrong.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a failing helper is a failing test"
+)]
 
+mod cluster;
 mod connecting;
+mod live;
 mod provisioning;
