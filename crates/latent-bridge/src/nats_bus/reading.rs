@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use latent_core::{Offset, Partition, StoredRecord};
 
 use super::body;
-use super::consumer::{Consumer, Delivered, PullEnd, Wanted};
+use super::consumer::{Consumer, Delivered, PullEnd, Pulled, Wanted};
 use super::pass::{Next, Pass};
 use super::record::Which;
 use super::shared::{Shared, Topic};
@@ -77,8 +77,6 @@ pub(super) struct Range {
 /// One page, and the consumer that stands behind it.
 struct Page {
     messages: Vec<Delivered>,
-    /// The broker attests that nothing is behind it.
-    ended: bool,
     consumer: Option<Consumer>,
     epoch: u64,
 }
@@ -113,11 +111,10 @@ pub(super) async fn heads(shared: &Arc<Shared>, range: Range) -> Result<Vec<Reco
         range.count_max = count_max - heads.len();
         let page = read(shared, topic, range).await?;
         heads.extend(page.messages.iter().map(head));
-        let ended = page.ended || page.messages.is_empty();
         let next = page.messages.last().and_then(|last| last.sequence.checked_add(1));
         keep(shared, range, page);
         match next {
-            Some(next) if !ended && heads.len() < count_max => range.from = next,
+            Some(next) if heads.len() < count_max => range.from = next,
             _ => return Ok(heads),
         }
     }
@@ -146,8 +143,9 @@ fn topic_of(shared: &Shared, number: usize) -> Result<&Topic, BusError> {
 
 /// The stream's state, checked against what is known of it.
 pub(super) async fn look(shared: &Shared, topic: &Topic) -> Result<streams::StreamInfo, BusError> {
+    let highest = topic.history().highest();
     let info = streams::info(&shared.api, &topic.source.stream).await?;
-    let problem = topic.history().observe(&info.created, info.state.last_seq);
+    let problem = topic.history().observe(highest, &info.created, info.state.last_seq);
     problem.map_or(Ok(info), |problem| Err(topic.history_changed(problem)))
 }
 
@@ -167,33 +165,34 @@ pub(super) async fn fresh(
     Ok((consumer?, topic.history().epoch()))
 }
 
-/// Whether the leader knows of a record at `from` or later. Only where replicas may be behind is anybody asked.
-pub(super) async fn leader_has_more(shared: &Shared, topic: &Topic, partition: Partition, from: u64) -> Result<bool, BusError> {
-    if topic.source.replicas <= 1 {
-        return Ok(false);
-    }
+/// Whether there is a record at `from` or behind it, from the stream itself: what a consumer knows of new records may be a moment old.
+pub(super) async fn has_more(shared: &Shared, topic: &Topic, partition: Partition, from: u64) -> Result<bool, BusError> {
     let subject = topic.subject(partition)?.to_string();
-    let last = topic.source.get(&shared.api, Which::LastOf(&subject)).await?;
-    Ok(last.is_some_and(|last| last.sequence >= from))
+    Ok(topic.source.get(&shared.api, Which::NextOf(&subject, from)).await?.is_some())
+}
+
+/// Whether the leader knows of a record at `from` or behind it. Only where replicas may be behind is anybody asked.
+pub(super) async fn leader_has_more(shared: &Shared, topic: &Topic, partition: Partition, from: u64) -> Result<bool, BusError> {
+    if topic.source.replicas <= 1 { Ok(false) } else { has_more(shared, topic, partition, from).await }
 }
 
 async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Page, BusError> {
     let _permit = shared.reads.acquire().await.map_err(|_| BusError::NotSent { reason: "the bus is closed".to_owned() })?;
     let from = range.from.max(1);
-    let empty = |epoch| Page { messages: Vec::new(), ended: true, consumer: None, epoch };
     if from > SEQUENCE_MAX {
         look(shared, topic).await?;
-        return Ok(empty(0));
+        return Ok(Page { messages: Vec::new(), consumer: None, epoch: 0 });
     }
-    let epoch = topic.history().epoch();
-    let position = Position { topic: range.topic, partition: range.partition, next: from };
-    let (mut consumer, mut epoch) = match shared.kept.take(position, epoch) {
-        Some(consumer) => (consumer, epoch),
+    let (mut consumer, mut epoch) = match take_kept(shared, topic, range) {
+        Some(kept) => kept,
         None => {
-            let (consumer, epoch) = fresh(shared, topic, range.partition, from, false).await?;
+            let (mut consumer, epoch) = fresh(shared, topic, range.partition, from, false).await?;
             // A fresh consumer with nothing pending is the broker's word that there is nothing.
-            if consumer.pending() == 0 && !leader_has_more(shared, topic, range.partition, from).await? {
-                return Ok(Page { messages: Vec::new(), ended: true, consumer: Some(consumer), epoch });
+            if consumer.pending() == 0 {
+                if !leader_has_more(shared, topic, range.partition, from).await? {
+                    return Ok(Page { messages: Vec::new(), consumer: Some(consumer), epoch });
+                }
+                consumer.expect_more();
             }
             (consumer, epoch)
         }
@@ -203,53 +202,53 @@ async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Page,
     loop {
         let missing = (range.count_max - messages.len()) as u64;
         let pulled = consumer.pull(missing, range.bytes_max.saturating_sub(bytes).max(one_message)).await;
-        let gone = match pulled {
-            Ok(pulled) => {
-                bytes = pulled.messages.iter().fold(bytes, |sum, delivered| sum.saturating_add(held_bytes(delivered)));
-                let count = pulled.messages.len();
-                messages.extend(pulled.messages);
-                let page = |ended, messages, consumer| Page { messages, ended, consumer: Some(consumer), epoch };
-                if messages.len() >= range.count_max {
-                    return Ok(page(consumer.pending() == 0, messages, consumer));
+        match pulled {
+            Ok(Pulled { messages: more, end }) => {
+                let count = more.len();
+                bytes = more.iter().fold(bytes, |sum, delivered| sum.saturating_add(held_bytes(delivered)));
+                messages.extend(more);
+                let is_page = messages.len() >= range.count_max || bytes >= range.bytes_max;
+                if is_page {
+                    return Ok(Page { messages, consumer: Some(consumer), epoch });
                 }
-                if pulled.end == PullEnd::Gone {
-                    true
-                } else {
+                if end != PullEnd::Gone {
                     let mut next = pass.pulled(count, consumer.pending());
                     if next == Next::Attested {
-                        if !leader_has_more(shared, topic, range.partition, consumer.next()).await? {
-                            return Ok(page(true, messages, consumer));
+                        // What was read is a page; that nothing is behind it is for the next one to find.
+                        let is_over = !messages.is_empty() || !has_more(shared, topic, range.partition, consumer.next()).await?;
+                        if is_over {
+                            return Ok(Page { messages, consumer: Some(consumer), epoch });
                         }
                         consumer.expect_more();
-                        next = pass.pulled(count, 1);
+                        next = pass.pulled(count, consumer.pending());
                     }
-                    match next {
-                        // What was read so far is a page; who asks for more gets it.
-                        _ if bytes >= range.bytes_max => return Ok(page(false, messages, consumer)),
-                        Next::Stalled => return Err(stalled(topic, range.partition, consumer.pending())),
-                        Next::Pull | Next::Attested => false,
+                    if next == Next::Stalled {
+                        return Err(stalled(topic, range.partition, consumer.pending()));
                     }
+                    continue;
                 }
             }
             // A page that has something is one; the trouble comes back with the next, if it lasts.
-            Err(error) if messages.is_empty() && !matches!(error, BusError::Backend(_)) => return Err(error),
-            Err(_) if !messages.is_empty() => return Ok(Page { messages, ended: false, consumer: None, epoch }),
-            Err(error) => {
-                tracing::debug!(%error, topic = topic.name, "a reader's consumer is of no use any more");
-                true
+            Err(_) if !messages.is_empty() => return Ok(Page { messages, consumer: None, epoch }),
+            Err(BusError::Backend(problem)) => {
+                tracing::debug!(problem, topic = topic.name, "a reader's consumer is of no use any more");
             }
-        };
-        if gone {
-            lost += 1;
-            if lost >= CONSUMERS_MAX {
-                return Err(BusError::Timeout {
-                    operation: format!("reading topic {:?}: the broker removed {lost} consumers meanwhile", topic.name),
-                });
-            }
-            let next = consumer.next();
-            (consumer, epoch) = fresh(shared, topic, range.partition, next, false).await?;
+            Err(error) => return Err(error),
         }
+        lost += 1;
+        if lost >= CONSUMERS_MAX {
+            let operation = format!("reading topic {:?}: the broker removed {lost} consumers meanwhile", topic.name);
+            return Err(BusError::Timeout { operation });
+        }
+        let next = consumer.next();
+        (consumer, epoch) = fresh(shared, topic, range.partition, next, false).await?;
     }
+}
+
+fn take_kept(shared: &Shared, topic: &Topic, range: Range) -> Option<(Consumer, u64)> {
+    let epoch = topic.history().epoch();
+    let position = Position { topic: range.topic, partition: range.partition, next: range.from.max(1) };
+    shared.kept.take(position, epoch).map(|consumer| (consumer, epoch))
 }
 
 fn held_bytes(delivered: &Delivered) -> u64 {

@@ -36,8 +36,8 @@ pub(super) struct Single {
 pub(super) enum Which<'s> {
     /// The one at this sequence.
     At(u64),
-    /// The first of this subject.
-    FirstOf(&'s str),
+    /// The first of this subject at this sequence or behind it.
+    NextOf(&'s str, u64),
     /// The last of this subject.
     LastOf(&'s str),
 }
@@ -46,7 +46,7 @@ impl Which<'_> {
     fn request(self) -> Value {
         match self {
             Self::At(sequence) => json!({ "seq": sequence }),
-            Self::FirstOf(subject) => json!({ "seq": 1, "next_by_subj": subject }),
+            Self::NextOf(subject, from) => json!({ "seq": from.max(1), "next_by_subj": subject }),
             Self::LastOf(subject) => json!({ "last_by_subj": subject }),
         }
     }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn each_question_has_its_form() {
         assert_eq!(Which::At(7).request(), json!({ "seq": 7 }));
-        assert_eq!(Which::FirstOf("t.p0").request(), json!({ "seq": 1, "next_by_subj": "t.p0" }));
+        assert_eq!(Which::NextOf("t.p0", 0).request(), json!({ "seq": 1, "next_by_subj": "t.p0" }));
         assert_eq!(Which::LastOf("t.p0").request(), json!({ "last_by_subj": "t.p0" }));
     }
 }

@@ -16,7 +16,7 @@ use crate::{BusError, PartitionStatistics, TopicStatistics};
 pub(super) async fn bounds(shared: &Shared, topic: &Topic, partition: Partition) -> Result<(Offset, Offset), BusError> {
     let subject = topic.subject(partition)?.to_string();
     let (first, last) =
-        tokio::join!(topic.source.get(&shared.api, Which::FirstOf(&subject)), topic.source.get(&shared.api, Which::LastOf(&subject)),);
+        tokio::join!(topic.source.get(&shared.api, Which::NextOf(&subject, 1)), topic.source.get(&shared.api, Which::LastOf(&subject)),);
     match (first?, last?) {
         (Some(first), Some(last)) => Ok((Offset(first.sequence), Offset(last.sequence.saturating_add(1).max(first.sequence)))),
         _ => {
