@@ -66,3 +66,68 @@ fn empty(name: &str) -> BusError {
 fn config(problem: String) -> BusError {
     BusError::Config { problem }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_with(variables: &[(&str, &str)]) -> Result<NatsOptions, BusError> {
+        let variables: Vec<(String, OsString)> = variables.iter().map(|(name, value)| ((*name).to_owned(), value.into())).collect();
+        NatsOptions::from_lookup("nats://a", |name| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()))
+    }
+
+    fn user(user: &str, password: &str) -> Option<NatsCredentials> {
+        Some(NatsCredentials::UserPassword { user: user.to_owned(), password: password.to_owned() })
+    }
+
+    #[test]
+    fn an_environment_without_variables_asks_for_nothing() {
+        let options = read_with(&[]).unwrap();
+        assert!(options.credentials.is_none() && options.roots == NatsRoots::System && !options.tls_first);
+        assert!(!options.forces_tls(&options.server_addrs().unwrap()));
+    }
+
+    #[test]
+    fn each_variable_says_its_part() {
+        let all = [(CA_FILE, "/x/ca.pem"), (USER, "u"), (PASSWORD, "p"), (TLS_FIRST, "true")];
+        let options = read_with(&all).unwrap();
+        assert!(options.credentials == user("u", "p") && options.tls_first);
+        assert_eq!(options.roots, NatsRoots::Pem(PathBuf::from("/x/ca.pem")));
+        assert!(!read_with(&[(TLS_FIRST, "false")]).unwrap().tls_first);
+    }
+
+    /// B-048.
+    #[test]
+    fn half_a_credential_is_an_error_and_never_none() {
+        let some = |text: &str| Some(text.to_owned());
+        assert!(nats_credentials(some("u"), some("p")).unwrap() == user("u", "p"));
+        assert!(nats_credentials(None, None).unwrap().is_none());
+        for half in [[(USER, "u")], [(PASSWORD, "secret")]] {
+            let error = read_with(&half).map(drop).unwrap_err();
+            assert!(error.to_string().contains("AV_NATS_USER and AV_NATS_PASSWORD must be set together"), "{error}");
+            assert!(error.is_permanent() && !error.to_string().contains("secret"));
+        }
+    }
+
+    /// D-19.
+    #[test]
+    fn what_is_set_and_empty_or_no_text_is_an_error_and_never_unset() {
+        use std::os::unix::ffi::OsStringExt;
+        for name in [CA_FILE, USER, PASSWORD, TLS_FIRST] {
+            for (value, told) in [(OsString::new(), "set and empty"), (OsString::from_vec(b"secret\xff".to_vec()), "not UTF-8")] {
+                let error = NatsOptions::from_lookup("nats://a", |asked| (asked == name).then(|| value.clone())).map(drop).unwrap_err();
+                let text = error.to_string();
+                assert!(text.contains(name) && text.contains(told) && !text.contains("secret"), "{text}");
+                assert!(matches!(error, BusError::Config { .. }));
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_tls_is_one_of_two_words() {
+        for other in ["TRUE", "1", "yes", " true", "no"] {
+            let error = read_with(&[(TLS_FIRST, other)]).map(drop).unwrap_err().to_string();
+            assert!(error.contains(&format!("AV_NATS_TLS_FIRST is {other:?}; write true or false")), "{error}");
+        }
+    }
+}

@@ -149,3 +149,74 @@ fn server_addr(server: &str) -> Result<ServerAddr, BusError> {
     }
     Ok(address)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(url: &str) -> Result<NatsOptions, BusError> {
+        NatsOptions::from_lookup(url, |_| None)
+    }
+
+    #[test]
+    fn servers_are_separated_by_commas_and_each_has_its_own_scheme() {
+        let options = of("nats://a:1, tls://b ,c:3").unwrap();
+        let servers = options.server_addrs().unwrap();
+        let shown: Vec<_> = servers.iter().map(|server| (server.scheme(), server.host(), server.port())).collect();
+        assert_eq!(shown, [("nats", "a", 1), ("tls", "b", 4222), ("nats", "c", 3)]);
+        assert!(options.forces_tls(&servers), "one server with TLS is enough");
+        assert_eq!(of("nats://[::1]:4222").unwrap().server_addrs().unwrap()[0].host(), "::1");
+    }
+
+    /// B-049.
+    #[test]
+    fn roots_credentials_and_the_order_of_tls_force_it() {
+        let forced = |change: fn(&mut NatsOptions)| {
+            let mut options = NatsOptions::new("nats://a");
+            change(&mut options);
+            options.forces_tls(&options.server_addrs().unwrap())
+        };
+        assert!(!forced(|_| ()));
+        assert!(forced(|options| options.credentials = Some(NatsCredentials::Token("t".to_owned()))));
+        assert!(forced(|options| options.roots = NatsRoots::Pem(PathBuf::from("x"))));
+        assert!(forced(|options| options.roots = NatsRoots::Der(Vec::new())));
+        assert!(forced(|options| options.tls_first = true));
+        assert!(forced(|options| options.servers = vec!["tls://a".to_owned()]));
+    }
+
+    #[test]
+    fn what_cannot_be_dialled_is_refused_and_named() {
+        let table = [
+            ("", ""),
+            ("nats://a,", "\"\""),
+            ("http://a", "http"),
+            ("ws://a", "its scheme is not spoken here"),
+            ("nats://", ""),
+            ("nats://a:99999", "port"),
+            ("nats://a:1/path", "more than host and port"),
+            ("nats://a?x=1", "more than host and port"),
+        ];
+        for (url, told) in table {
+            let error = of(url).map(drop).unwrap_err();
+            assert!(matches!(&error, BusError::Config { problem } if problem.contains(told)), "{url}: {error}");
+        }
+        let none = NatsOptions { servers: Vec::new(), ..NatsOptions::new("x") };
+        assert!(none.server_addrs().is_err());
+    }
+
+    #[test]
+    fn credentials_in_an_address_are_refused_and_not_shown() {
+        for url in ["nats://user:hunter2@a", "nats://hunter2@a", "user:hunter2@a", "nats://a,tls://:hunter2@b"] {
+            let error = of(url).map(drop).unwrap_err().to_string();
+            assert!(error.contains("AV_NATS_USER and AV_NATS_PASSWORD") && !error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        let password = NatsCredentials::UserPassword { user: "u".to_owned(), password: "hunter2".to_owned() };
+        for credentials in [password, NatsCredentials::Token("hunter2".to_owned())] {
+            assert!(!format!("{credentials:?}").contains("hunter2"));
+        }
+    }
+}

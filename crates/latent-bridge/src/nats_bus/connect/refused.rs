@@ -8,6 +8,10 @@ use super::shown;
 use crate::BusError;
 use crate::nats_bus::options::{NatsCredentials, NatsOptions};
 
+/// How an operator says that TLS comes first, and that it does not: to programs and `latent bus`, and to a node.
+const FIRST: &str = "AV_NATS_TLS_FIRST=true, or tls_first = true of a node's [engine]";
+const NOT_FIRST: &str = "AV_NATS_TLS_FIRST=false, or tls_first = false of a node's [engine]";
+
 /// What was tried, as far as errors tell it.
 #[derive(Debug, Clone)]
 pub(super) struct Attempt {
@@ -29,20 +33,18 @@ impl Attempt {
 
     pub(super) fn timed_out(&self) -> BusError {
         let order = if self.tls_first {
-            "it may not expect TLS first (AV_NATS_TLS_FIRST=true was given)"
+            format!("TLS came first, which it may not expect ({NOT_FIRST})")
         } else {
-            "it may expect TLS first (set AV_NATS_TLS_FIRST=true then)"
+            format!("it may expect TLS first ({FIRST})")
         };
-        BusError::Timeout {
-            operation: format!("connecting to the broker at {}: it is not reachable or says nothing; {order}; that", self.servers),
-        }
+        BusError::Timeout { operation: format!("connecting to the broker at {}, which is not reachable or says nothing; {order}: that", self.servers) }
     }
 
     fn no_tls(&self, why: &str) -> BusError {
         let order = if self.tls_first {
-            "does not begin with TLS, as AV_NATS_TLS_FIRST=true says; if it speaks first, say AV_NATS_TLS_FIRST=false"
+            format!("does not begin with TLS, as was said; if it speaks first, say {NOT_FIRST}")
         } else {
-            "does not speak TLS; TLS is asked for by the address, a file of roots, or credentials, and is never left out"
+            "does not speak TLS; the address, a file of roots, or credentials ask for it, and it is never left out".to_owned()
         };
         BusError::Config { problem: format!("the broker at {} {order} ({why})", self.servers) }
     }
@@ -56,7 +58,7 @@ pub(super) fn told(attempt: &Attempt, error: &ConnectError) -> BusError {
     }
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => BusError::Config {
-            problem: format!("the broker at {servers} refuses {}; check user and password (AV_NATS_USER, AV_NATS_PASSWORD)", attempt.who),
+            problem: format!("the broker at {servers} refuses {}; check user and password (AV_NATS_USER and AV_NATS_PASSWORD, or the credential of a node)", attempt.who),
         },
         ConnectErrorKind::TimedOut => attempt.timed_out(),
         ConnectErrorKind::ServerParse | ConnectErrorKind::Tls => {
@@ -72,7 +74,7 @@ fn of_tls(attempt: &Attempt, error: &rustls::Error) -> BusError {
         rustls::Error::InvalidMessage(_) => attempt.no_tls(&error.to_string()),
         rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented | rustls::Error::UnsupportedNameType => {
             let problem = format!(
-                "the certificate of the broker at {} is not accepted: {error}; check its roots (AV_NATS_CA_FILE) and that it is of the host's name",
+                "the certificate of the broker at {} is not accepted: {error}; check the roots (AV_NATS_CA_FILE, or roots of a node's [engine]) and that it is of the broker's name",
                 attempt.servers
             );
             BusError::Config { problem }
@@ -87,8 +89,7 @@ fn of_io(attempt: &Attempt, error: &ConnectError) -> BusError {
         return BusError::NotSent { reason: format!("the broker at {servers} refuses the connection: {refusal}") };
     }
     // The text of the client for an end before the broker's greeting: one that waits for TLS ends like that.
-    let hint = if attempt.tls_first { "" } else { "; if it expects TLS first, set AV_NATS_TLS_FIRST=true" };
-    let hint = if attempt.forced { hint } else { "" };
+    let hint = if attempt.forced && !attempt.tls_first { format!("; if it expects TLS first, say {FIRST}") } else { String::new() };
     BusError::NotSent { reason: format!("the broker at {servers} is not reachable: {error}{hint}") }
 }
 
@@ -106,4 +107,54 @@ fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e
         };
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn attempt(tls_first: bool) -> Attempt {
+        let mut options = NatsOptions::new("nats://a:1,tls://b:2");
+        options.servers = vec!["nats://a:1".to_owned(), "tls://b:2".to_owned()];
+        options.credentials = Some(NatsCredentials::UserPassword { user: "u".to_owned(), password: "hunter2".to_owned() });
+        options.tls_first = tls_first;
+        Attempt::of(&options, &options.server_addrs().unwrap(), true)
+    }
+
+    fn of(kind: ConnectErrorKind, source: impl Into<async_nats::Error>) -> BusError {
+        told(&attempt(false), &ConnectError::with_source(kind, source))
+    }
+
+    #[test]
+    fn each_reason_is_told_with_the_servers_and_what_to_do() {
+        let tls = |error: rustls::Error| of(ConnectErrorKind::Io, io::Error::new(io::ErrorKind::InvalidData, error));
+        let table = [
+            (of(ConnectErrorKind::AuthorizationViolation, ServerError::AuthorizationViolation), "config", "refuses user \"u\"; check"),
+            (of(ConnectErrorKind::Dns, "no such host"), "not-sent", "cannot be looked up"),
+            (of(ConnectErrorKind::TimedOut, "x"), "timeout", "AV_NATS_TLS_FIRST=true"),
+            (of(ConnectErrorKind::Tls, "no platform certs"), "config", "no platform certs"),
+            (of(ConnectErrorKind::Io, io::Error::from(io::ErrorKind::ConnectionRefused)), "not-sent", "not reachable"),
+            (of(ConnectErrorKind::Io, ServerError::Other("maximum connections exceeded".to_owned())), "not-sent", "maximum connections"),
+            (tls(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)), "config", "does not speak TLS"),
+            (tls(rustls::Error::InvalidCertificate(rustls::CertificateError::Expired)), "config", "AV_NATS_CA_FILE"),
+            (tls(rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure)), "config", "TLS with the broker"),
+        ];
+        for (error, kind, text) in table {
+            let shown = error.to_string();
+            assert_eq!(error.kind(), kind, "{shown}");
+            assert!(shown.contains("nats://a:1, tls://b:2") && shown.contains(text) && !shown.contains("hunter2"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn the_other_order_of_tls_is_named_where_the_given_one_may_be_wrong() {
+        let garbled = || io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
+        let error = told(&attempt(true), &ConnectError::with_source(ConnectErrorKind::Io, garbled()));
+        assert!(error.to_string().contains("AV_NATS_TLS_FIRST=false"), "{error}");
+        let ended = of(ConnectErrorKind::Io, "expected INFO, got nothing");
+        assert!(ended.to_string().contains("AV_NATS_TLS_FIRST=true"), "{ended}");
+        assert!(attempt(true).timed_out().to_string().contains("AV_NATS_TLS_FIRST=false"));
+    }
 }

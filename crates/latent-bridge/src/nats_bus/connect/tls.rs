@@ -153,3 +153,80 @@ impl ServerCertVerifier for FixedName {
         self.inner.supported_verify_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use latent_testkit::broker::TestCa;
+
+    use super::*;
+
+    fn options(roots: NatsRoots) -> NatsOptions {
+        NatsOptions { roots, ..NatsOptions::new("tls://a") }
+    }
+
+    fn problem(options: &NatsOptions) -> String {
+        match client_config(options, true).map(drop).unwrap_err() {
+            BusError::Config { problem } => problem,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// B-047: named by the file's own name, as in every error (B-044).
+    #[test]
+    fn a_file_of_roots_that_cannot_be_used_is_an_error_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.pem");
+        let at = |content: Option<&[u8]>| {
+            content.map(|content| std::fs::write(&path, content).unwrap());
+            problem(&options(NatsRoots::Pem(path.clone())))
+        };
+        let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        let broken = "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n";
+        let no_root = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let large = vec![b' '; limits::CONTROL_FILE_BYTES.max_usize() + 1];
+        let table: [(Option<&[u8]>, &str); 7] = [
+            (None, "cannot be read"),
+            (Some(b""), "has no certificate"),
+            (Some(b"words"), "has no certificate"),
+            (Some(key.as_bytes()), "has no certificate"),
+            (Some(broken.as_bytes()), "cannot be read"),
+            (Some(no_root.as_bytes()), "cannot be a root"),
+            (Some(&large), "has more than 1048576 bytes"),
+        ];
+        for (content, told) in table {
+            let text = at(content);
+            assert!(text.contains("\"ca.pem\"") && text.contains(told), "{text}");
+            assert!(!text.contains(&*folder.path().to_string_lossy()), "{text}");
+        }
+        let folder_itself = problem(&options(NatsRoots::Pem(folder.path().to_owned())));
+        assert!(folder_itself.contains("not a regular file"), "{folder_itself}");
+    }
+
+    #[test]
+    fn roots_are_taken_from_a_file_of_several_and_from_their_bytes() {
+        let (one, other) = (TestCa::new(), TestCa::new());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.pem");
+        std::fs::write(&path, format!("# a comment\n{}\n{}", one.root_pem(), other.root_pem())).unwrap();
+        assert_eq!(roots(&NatsRoots::Pem(path)).unwrap().len(), 2);
+        assert_eq!(roots(&NatsRoots::Der(vec![one.root_der()])).unwrap().len(), 1);
+        assert!(roots(&NatsRoots::Der(vec![vec![0; 10]])).is_err());
+        assert!(problem(&options(NatsRoots::Der(Vec::new()))).contains("no root certificates"));
+    }
+
+    #[test]
+    fn a_name_that_no_certificate_can_have_is_an_error() {
+        let roots = NatsRoots::Der(vec![TestCa::new().root_der()]);
+        let named = |name: &str| NatsOptions { server_name: Some(name.to_owned()), ..options(roots.clone()) };
+        assert!(problem(&named("a b")).contains("\"a b\" cannot be the name of a certificate"));
+        assert!(client_config(&named("broker.example.net"), true).is_ok() && client_config(&named("192.0.2.1"), true).is_ok());
+    }
+
+    /// B-046. That the application's own stays is shown in a process of its own.
+    #[test]
+    fn a_provider_is_installed_when_there_is_none() {
+        let used = provider();
+        assert!(CryptoProvider::get_default().is_some_and(|installed| Arc::ptr_eq(installed, &used)));
+        assert!(Arc::ptr_eq(&used, &provider()));
+    }
+}
