@@ -1,6 +1,7 @@
 //! Who is connected to and how, and what a failed attempt says and leaves (B-045 to B-049).
 
 use std::ffi::OsString;
+use std::io::{Read, Write};
 use std::net::SocketAddrV4;
 
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, NatsRoots};
@@ -67,34 +68,58 @@ fn credentials_use_tls_with_a_broker_that_would_do_without() {
     assert!(bus.is_connected());
 }
 
+/// A server without TLS: greets, and takes a handshake for a protocol error, as the real one does. Keeps what it got.
+struct Cleartext {
+    listener: std::net::TcpListener,
+    got: std::thread::JoinHandle<Vec<u8>>,
+}
+
+impl Cleartext {
+    fn start(info: &'static str) -> Self {
+        let listener = std::net::TcpListener::bind((HOST, 0)).unwrap();
+        let accepting = listener.try_clone().unwrap();
+        let got = std::thread::spawn(move || {
+            let (mut client, mut got, mut first) = (accepting.accept().unwrap().0, Vec::new(), [0; 1]);
+            client.write_all(info.as_bytes()).unwrap();
+            client.read_exact(&mut first).unwrap();
+            client.write_all(b"-ERR 'Unknown Protocol Operation'\r\n").unwrap();
+            // A client that goes away leaves an error or an end.
+            let _ = client.read_to_end(&mut got);
+            [&first[..], &got].concat()
+        });
+        Self { listener, got }
+    }
+
+    fn url(&self, scheme: &str) -> String {
+        format!("{scheme}://{}", self.listener.local_addr().unwrap())
+    }
+
+    /// All that came on the first connection, which is over, and whether another one came.
+    fn end(self) -> (Vec<u8>, bool) {
+        let got = self.got.join().unwrap();
+        self.listener.set_nonblocking(true).unwrap();
+        (got, self.listener.accept().is_ok())
+    }
+}
+
 /// B-049: a server without TLS, which is also what stripping TLS from INFO looks like.
 #[test]
 fn a_server_without_tls_gets_no_credentials_and_is_told_as_that() {
     let ca = TestCa::new();
     let stripped = "INFO {\"server_id\":\"FAKE\",\"version\":\"2.14.6\",\"proto\":1,\"host\":\"127.0.0.1\",\"port\":4222,\"headers\":true,\
                     \"auth_required\":true,\"tls_required\":false,\"tls_available\":false,\"max_payload\":1048576,\"jetstream\":true}\r\n";
-    let forced: [(&str, fn(&mut NatsOptions, &TestCa)); 4] = [
-        ("nats", |options, _| options.credentials = Some(NatsCredentials::UserPassword { user: USER.to_owned(), password: PASSWORD.to_owned() })),
-        ("nats", |options, _| options.credentials = Some(NatsCredentials::Token(PASSWORD.to_owned()))),
-        ("nats", |options, ca| options.roots = NatsRoots::Der(vec![ca.root_der()])),
-        ("tls", |options, ca| options.roots = NatsRoots::Der(vec![ca.root_der()])),
-    ];
-    for (scheme, force) in forced {
+    let user = NatsCredentials::UserPassword { user: USER.to_owned(), password: PASSWORD.to_owned() };
+    let forced = [("nats", Some(user)), ("nats", Some(NatsCredentials::Token(PASSWORD.to_owned()))), ("nats", None), ("tls", None)];
+    for (scheme, credentials) in forced {
         for tls_first in [true, false] {
-            let peer = FakePeer::start_cleartext(stripped);
-            let mut options = NatsOptions::new(&format!("{scheme}://{}", peer.address()));
-            force(&mut options, &ca);
-            // Roots of the system may not be there, and are not what this is about.
-            options.roots = NatsRoots::Der(vec![ca.root_der()]);
-            options.tls_first = tls_first;
-            let error = problem(options);
+            let peer = Cleartext::start(stripped);
+            let roots = NatsRoots::Der(vec![ca.root_der()]);
+            let error = problem(NatsOptions { credentials: credentials.clone(), roots, tls_first, ..NatsOptions::new(&peer.url(scheme)) });
             assert!(matches!(&error, BusError::Config { problem } if problem.contains("TLS")), "{error}");
-            runtime().block_on(peer.until_client_ended(0));
-            let received = peer.report(0).received;
-            assert_eq!(received.first(), Some(&22), "a TLS handshake and nothing before it");
-            let text = String::from_utf8_lossy(&received);
-            assert!(![USER, PASSWORD, "CONNECT"].iter().any(|word| text.contains(&format!("\"{word}\"")) || text.contains(PASSWORD)), "{text}");
-            assert_eq!(peer.accepted(), 1);
+            let (got, another) = peer.end();
+            assert_eq!((got.first(), another), (Some(&22), false), "one connection, with a TLS handshake and nothing before it");
+            let text = String::from_utf8_lossy(&got);
+            assert!(!text.contains("CONNECT") && !text.contains(PASSWORD), "{text}");
         }
     }
 }
@@ -149,8 +174,8 @@ fn a_connection_that_is_turned_away_is_one_connection_and_an_error() {
         assert!(error.to_string().contains(told), "{answer}: {error}");
         assert_eq!(error.is_permanent(), permanent, "{error}");
         // The bus's runtime has ended with its thread, so nothing can come any more.
-        runtime().block_on(peer.until_client_ended(0));
-        assert_eq!((peer.accepted(), peer.open_connections()), (1, 0), "{answer}");
+        wait_until("the connection is over", || peer.open_connections() == 0);
+        assert_eq!(peer.accepted(), 1, "{answer}");
     }
 }
 
@@ -209,9 +234,7 @@ fn a_server_that_is_only_announced_is_never_dialled() {
     let bus = provision(options(&broker)).unwrap();
     for round in 1..=3 {
         beside(&broker, async |admin| admin.kick(USER).await);
-        wait_until("the connection is made again", || {
-            beside(&broker, async |admin| admin.connections_of(USER)) == 1 && bus.is_connected()
-        });
+        wait_until("the connection is made again", || beside(&broker, async |admin| admin.connections_of(USER)) == 1 && bus.is_connected());
         assert_eq!(stranger.accepted(), 0, "round {round}");
     }
 }

@@ -37,7 +37,9 @@ impl Attempt {
         } else {
             format!("it may expect TLS first ({FIRST})")
         };
-        BusError::Timeout { operation: format!("connecting to the broker at {}, which is not reachable or says nothing; {order}: that", self.servers) }
+        BusError::Timeout {
+            operation: format!("connecting to the broker at {}, which is not reachable or says nothing; {order}: that", self.servers),
+        }
     }
 
     fn no_tls(&self, why: &str) -> BusError {
@@ -58,7 +60,10 @@ pub(super) fn told(attempt: &Attempt, error: &ConnectError) -> BusError {
     }
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => BusError::Config {
-            problem: format!("the broker at {servers} refuses {}; check user and password (AV_NATS_USER and AV_NATS_PASSWORD, or the credential of a node)", attempt.who),
+            problem: format!(
+                "the broker at {servers} refuses {}; check user and password (AV_NATS_USER and AV_NATS_PASSWORD, or the credential of a node)",
+                attempt.who
+            ),
         },
         ConnectErrorKind::TimedOut => attempt.timed_out(),
         ConnectErrorKind::ServerParse | ConnectErrorKind::Tls => {
@@ -150,7 +155,8 @@ mod tests {
 
     #[test]
     fn the_other_order_of_tls_is_named_where_the_given_one_may_be_wrong() {
-        let garbled = || io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
+        let garbled =
+            || io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
         let error = told(&attempt(true), &ConnectError::with_source(ConnectErrorKind::Io, garbled()));
         assert!(error.to_string().contains("AV_NATS_TLS_FIRST=false"), "{error}");
         let ended = of(ConnectErrorKind::Io, "expected INFO, got nothing");
