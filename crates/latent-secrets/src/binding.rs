@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use latent_core::{ProviderId, TenantId, UnixMillis};
+use latent_core::{CoreError, ProviderId, TenantId, UnixMillis};
 
 use crate::limits::SERVER_NAME_BYTES;
 use crate::{SecretError, SecretInfo, SecretName};
@@ -13,6 +13,8 @@ use crate::{SecretError, SecretInfo, SecretName};
 pub enum SecretPurpose {
     /// What a provider authenticates with, inside a TLS connection to one server.
     TlsProviderCredential,
+    /// What a node shows to the broker behind its topics, inside a TLS connection. No tenant's.
+    BusCredential,
     /// What an HTTP client would authenticate with.
     HttpCredential,
     /// What a guest may read.
@@ -20,12 +22,13 @@ pub enum SecretPurpose {
 }
 
 impl SecretPurpose {
-    const ALL: [Self; 3] = [Self::TlsProviderCredential, Self::HttpCredential, Self::GuestReadable];
+    const ALL: [Self; 4] = [Self::TlsProviderCredential, Self::BusCredential, Self::HttpCredential, Self::GuestReadable];
 
     /// The word for it in files and output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::TlsProviderCredential => "tls-provider-credential",
+            Self::BusCredential => "bus-credential",
             Self::HttpCredential => "http-credential",
             Self::GuestReadable => "guest-readable",
         }
@@ -87,6 +90,30 @@ pub struct TlsBinding {
     pub port: u16,
 }
 
+/// What stands for the tenant of a node's own credential; its purpose tells it from one of a tenant of that name.
+const NODE: &str = "node";
+/// What stands for the provider that shows it: the node's own, for topics.
+const TOPICS: &str = "topics";
+
+/// The server that a node's own credential may be shown to: the broker behind its topics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BusBinding(TlsBinding);
+
+impl BusBinding {
+    /// For the server of this name, as its certificate is checked, on this port.
+    ///
+    /// # Errors
+    /// None is known; the fixed words in it are checked as names are.
+    pub fn new(server_name: &str, port: u16) -> Result<Self, CoreError> {
+        let (tenant, provider) = (TenantId::parse(NODE)?, ProviderId::parse(TOPICS)?);
+        Ok(Self(TlsBinding { tenant, provider, server_name: server_name.to_owned(), port }))
+    }
+
+    pub(crate) const fn stored(&self) -> &TlsBinding {
+        &self.0
+    }
+}
+
 /// A secret that is to be stored. It has no `Debug`, because it holds the value.
 #[derive(Clone, Copy)]
 pub struct NewSecret<'a> {
@@ -109,16 +136,23 @@ impl<'a> NewSecret<'a> {
     pub const fn tls(name: &'a SecretName, binding: &'a TlsBinding, value: &'a [u8], expires: Option<UnixMillis>) -> Self {
         Self { name, purpose: SecretPurpose::TlsProviderCredential, protocol: SecretProtocol::Tls, binding, value, expires }
     }
+
+    /// A node's own credential for the broker behind its topics.
+    pub const fn bus(name: &'a SecretName, binding: &'a BusBinding, value: &'a [u8], expires: Option<UnixMillis>) -> Self {
+        Self { purpose: SecretPurpose::BusCredential, ..Self::tls(name, binding.stored(), value, expires) }
+    }
 }
 
 /// The first thing in which a secret is not the one that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BindMismatch {
     /// It is for something else.
-    #[error("its purpose is {stored}, not {}", SecretPurpose::TlsProviderCredential)]
+    #[error("its purpose is {stored}, not {expected}")]
     Purpose {
         /// Its purpose.
         stored: SecretPurpose,
+        /// The purpose asked for.
+        expected: SecretPurpose,
     },
     /// It belongs to another tenant.
     #[error("it belongs to tenant {stored}, not {expected}")]
@@ -162,9 +196,9 @@ pub enum BindMismatch {
 
 impl TlsBinding {
     /// Whether a stored secret is the one that is asked for.
-    pub(crate) fn check(&self, stored: &SecretInfo) -> Result<(), BindMismatch> {
-        if stored.purpose != SecretPurpose::TlsProviderCredential {
-            return Err(BindMismatch::Purpose { stored: stored.purpose });
+    pub(crate) fn check(&self, purpose: SecretPurpose, stored: &SecretInfo) -> Result<(), BindMismatch> {
+        if stored.purpose != purpose {
+            return Err(BindMismatch::Purpose { stored: stored.purpose, expected: purpose });
         }
         if stored.tenant != self.tenant {
             return Err(BindMismatch::Tenant { stored: stored.tenant.clone(), expected: self.tenant.clone() });

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::binding::BindMismatch;
 use crate::sight::Sight;
 use crate::store::{Fingerprint, Opened};
-use crate::{LocalSecretStore, SecretError, SecretName, SecretState, TlsBinding, seal};
+use crate::{BusBinding, LocalSecretStore, SecretError, SecretName, SecretPurpose, SecretState, TlsBinding, seal};
 
 /// Why a credential cannot be bound or resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,7 +86,7 @@ struct Bound {
 
 impl TlsProviderCredential {
     pub(crate) fn bind(store: Arc<LocalSecretStore>, name: &SecretName, expected: &TlsBinding, now: UnixMillis) -> Result<Self, BindError> {
-        match usable(&store, name, expected, now) {
+        match usable(&store, name, (TLS, expected), now) {
             // It is the one that is asked for; whether it can be used is asked again each time it is needed. A node whose credential has
             // expired must be able to start, and works on when its successor is stored.
             Ok(_) | Err(BindError::Revoked { .. } | BindError::Expired { .. }) => {}
@@ -114,9 +114,7 @@ impl TlsProviderCredential {
     /// [`ResolveError`].
     pub fn resolve(&self, now: UnixMillis) -> Result<ResolvedSecret, ResolveError> {
         let Bound { store, name, expected, .. } = &*self.0;
-        let Opened { info, text, fingerprint, sight } = usable(store, name, expected, now)?;
-        let writing = Writing { name: info.name, version: info.version, expires: info.expires, fingerprint, sight };
-        Ok(ResolvedSecret { text, stamp: Stamp(Arc::new(writing)) })
+        Ok(ResolvedSecret::of(usable(store, name, (TLS, expected), now)?))
     }
 
     /// Whether what was resolved with this stamp may still be used at `now`: whether the same writing of the secret stands in the
@@ -202,6 +200,11 @@ pub struct ResolvedSecret {
 }
 
 impl ResolvedSecret {
+    fn of(Opened { info, text, fingerprint, sight }: Opened) -> Self {
+        let writing = Writing { name: info.name, version: info.version, expires: info.expires, fingerprint, sight };
+        Self { text, stamp: Stamp(Arc::new(writing)) }
+    }
+
     /// The secret.
     pub fn value(&self) -> &[u8] {
         // Its form was checked when it was read.
@@ -220,10 +223,26 @@ impl fmt::Debug for ResolvedSecret {
     }
 }
 
+const TLS: SecretPurpose = SecretPurpose::TlsProviderCredential;
+
+/// A secret's purpose and destination.
+type Expected<'e> = (SecretPurpose, &'e TlsBinding);
+
+/// A node's own credential as it is now.
+pub(crate) fn resolve_bus(
+    store: &LocalSecretStore,
+    name: &SecretName,
+    expected: &BusBinding,
+    now: UnixMillis,
+) -> Result<ResolvedSecret, ResolveError> {
+    Ok(ResolvedSecret::of(usable(store, name, (SecretPurpose::BusCredential, expected.stored()), now)?))
+}
+
 /// The secret, when it is the one expected and can be used at `now`.
-fn usable(store: &LocalSecretStore, name: &SecretName, expected: &TlsBinding, now: UnixMillis) -> Result<Opened, BindError> {
+fn usable(store: &LocalSecretStore, name: &SecretName, expected: Expected<'_>, now: UnixMillis) -> Result<Opened, BindError> {
     let opened = store.read(name)?.ok_or_else(|| BindError::Missing { name: name.clone() })?;
-    expected.check(&opened.info).map_err(|mismatch| BindError::Mismatch { name: name.clone(), mismatch })?;
+    let (purpose, binding) = expected;
+    binding.check(purpose, &opened.info).map_err(|mismatch| BindError::Mismatch { name: name.clone(), mismatch })?;
     match opened.info.state(now) {
         SecretState::Current => Ok(opened),
         SecretState::Revoked => Err(BindError::Revoked { name: name.clone() }),

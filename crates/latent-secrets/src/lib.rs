@@ -26,7 +26,7 @@ mod store_file;
 #[cfg(test)]
 mod tests;
 
-pub use binding::{BindMismatch, NewSecret, SecretProtocol, SecretPurpose, TlsBinding};
+pub use binding::{BindMismatch, BusBinding, NewSecret, SecretProtocol, SecretPurpose, TlsBinding};
 pub use error::{AccessProblem, KeyProblem, SecretError};
 pub use handle::{BindError, NotCurrent, ResolveError, ResolvedSecret, Stamp, TlsProviderCredential};
 pub use info::{SecretInfo, SecretState, Survey};

@@ -14,13 +14,13 @@ use zeroize::Zeroizing;
 
 use crate::access::{self, Kind};
 use crate::directory::{Directory, SUFFIX, failed, normal};
-use crate::handle::{BindError, TlsProviderCredential};
+use crate::handle::{self, BindError, TlsProviderCredential};
 use crate::lock::Lock;
 use crate::replace::{Disk, Steps, replace};
 use crate::seal::{NONCE_BYTES, Nonce};
 use crate::sight::Sight;
 use crate::store_file::{self, STORE};
-use crate::{NewSecret, SealingKey, SecretError, SecretInfo, SecretName, Survey, TlsBinding, limits, record};
+use crate::{BusBinding, NewSecret, ResolvedSecret, SealingKey, SecretError, SecretInfo, SecretName, Survey, TlsBinding, limits, record};
 
 /// Secrets in one directory, sealed under one key.
 pub struct LocalSecretStore {
@@ -168,6 +168,15 @@ impl LocalSecretStore {
         now: UnixMillis,
     ) -> Result<TlsProviderCredential, BindError> {
         TlsProviderCredential::bind(Arc::clone(self), name, expected, now)
+    }
+
+    /// A node's own credential as it is now, after everything that must be right was checked: purpose, server name and port, and that it
+    /// can be used at `now`.
+    ///
+    /// # Errors
+    /// [`BindError`] naming the first thing that is not as expected.
+    pub fn resolve_bus_credential(&self, name: &SecretName, expected: &BusBinding, now: UnixMillis) -> Result<ResolvedSecret, BindError> {
+        handle::resolve_bus(self, name, expected, now)
     }
 
     /// One secret, believed: its lines and value are proved.

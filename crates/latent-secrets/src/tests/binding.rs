@@ -1,7 +1,7 @@
 //! A handle comes only after purpose, tenant, provider, protocol, server name and port were all as expected.
 
 use super::*;
-use crate::{BindError, BindMismatch, SecretProtocol, SecretPurpose};
+use crate::{BindError, BindMismatch, BusBinding, SecretProtocol, SecretPurpose};
 
 fn stored_with(change: impl FnOnce(&mut NewSecret<'_>)) -> Place {
     let (place, name, binding) = (Place::empty(), name(), binding());
@@ -31,10 +31,28 @@ fn what_is_as_expected_is_bound_and_resolved() {
 
 #[test]
 fn another_purpose_is_refused() {
-    for stored in [SecretPurpose::HttpCredential, SecretPurpose::GuestReadable] {
+    let expected = SecretPurpose::TlsProviderCredential;
+    for stored in [SecretPurpose::BusCredential, SecretPurpose::HttpCredential, SecretPurpose::GuestReadable] {
         let place = stored_with(|new| new.purpose = stored);
-        assert_eq!(bound_as(&place, |_| {}), mismatch(BindMismatch::Purpose { stored }));
+        assert_eq!(bound_as(&place, |_| {}), mismatch(BindMismatch::Purpose { stored, expected }));
     }
+}
+
+#[test]
+fn a_node_s_own_credential_is_shown_for_its_server_alone_and_a_provider_s_never_in_its_stead() {
+    let (place, name) = (Place::empty(), name());
+    let bus = |server_name: &str, port| BusBinding::new(server_name, port).unwrap();
+    place.store().put(NewSecret::bus(&name, &bus("Nats.example.net", 4222), VALUE, None), NOW).unwrap();
+    let resolved = |binding: &BusBinding| place.store().resolve_bus_credential(&name, binding, NOW).map(|secret| secret.value().to_vec());
+    assert_eq!(resolved(&bus("nats.example.net", 4222)).as_deref(), Ok(VALUE));
+    let (stored, expected) = ("nats.example.net".to_owned(), "other.example.net".to_owned());
+    let refused = |mismatch| Err(BindError::Mismatch { name: name.clone(), mismatch });
+    assert_eq!(resolved(&bus("other.example.net", 4222)), refused(BindMismatch::ServerName { stored, expected }));
+    assert_eq!(resolved(&bus("nats.example.net", 4223)), refused(BindMismatch::Port { stored: 4222, expected: 4223 }));
+    let (stored, expected) = (SecretPurpose::TlsProviderCredential, SecretPurpose::BusCredential);
+    let provider_s = Place::with_secret();
+    let shown = provider_s.store().resolve_bus_credential(&name, &bus("nats.example.net", 4222), NOW).map(drop);
+    assert_eq!(shown, refused(BindMismatch::Purpose { stored, expected }).map(|_: Vec<u8>| ()));
 }
 
 #[test]

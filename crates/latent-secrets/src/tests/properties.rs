@@ -13,7 +13,8 @@ prop_compose! {
         server_name in "[a-z0-9:_]{1,60}([.-][a-z0-9_]{1,60}){0,3}",
         numbers in (1..=u16::MAX, any::<u64>(), any::<u64>(), any::<Option<u64>>()),
         purpose in prop::sample::select(vec![
-            SecretPurpose::TlsProviderCredential, SecretPurpose::HttpCredential, SecretPurpose::GuestReadable,
+            SecretPurpose::TlsProviderCredential, SecretPurpose::BusCredential,
+            SecretPurpose::HttpCredential, SecretPurpose::GuestReadable,
         ]),
         protocol in prop::sample::select(vec![SecretProtocol::Tls, SecretProtocol::Http]),
         revoked in any::<bool>(),
