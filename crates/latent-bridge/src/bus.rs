@@ -95,6 +95,11 @@ pub trait EventBus: Send + Sync {
         Ticket::ready(pages::find(self, topic, key, uid))
     }
 
+    /// The name of the stream that holds a topic: what a receipt calls it. The topic itself, on an engine that has no streams.
+    fn stream_of(&self, topic: &str) -> String {
+        topic.to_owned()
+    }
+
     /// How many partitions the topic has.
     ///
     /// # Errors

@@ -108,12 +108,8 @@ impl NatsDraft {
             return Err(ConfigError::Version { found: version });
         }
         let endpoint = require(self.endpoint.as_ref(), "endpoint", "give the broker's address and serverName")?;
-        let address = require(endpoint.address.as_deref(), "endpoint.address", "give the broker's IPv4 address with its port")?;
-        let address = endpoint::check(address, endpoint.allow_non_public_peer.as_deref())?;
-        let name = require(endpoint.server_name.as_deref(), "endpoint.serverName", "give the name that the certificate is for")?;
-        let (server_name, server_name_text) = server_name(name)?;
         let chosen = require(self.roots.as_ref(), "roots", "set public to true, or give the broker's root in der")?;
-        let roots = roots(chosen)?;
+        let Peer { address, server_name, server_name_text, roots } = endpoint.check(chosen)?;
         let namespace = require(self.idempotency_namespace.as_deref(), "idempotencyNamespace", "choose a text and keep it for ever")?;
         let namespace = IdempotencyNamespace::parse(namespace).map_err(name_error("idempotencyNamespace"))?;
         let bounded = |value, field, limit: &Limit, advice| {
@@ -146,6 +142,46 @@ impl NatsDraft {
             mappings,
             draft: self,
         })
+    }
+}
+
+/// The one socket that may be dialled, and whom its peer must prove to be: checked. What a provider and a node's own bus have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    address: SocketAddrV4,
+    server_name: ServerName<'static>,
+    server_name_text: String,
+    roots: Vec<CertificateDer<'static>>,
+}
+
+impl EndpointDraft {
+    /// Checks address, opt-in, name and roots, without a network.
+    ///
+    /// # Errors
+    /// [`ConfigError`] naming the field and what to write there.
+    pub fn check(&self, roots: &RootsDraft) -> Result<Peer, ConfigError> {
+        let address = require(self.address.as_deref(), "endpoint.address", "give the broker's IPv4 address with its port")?;
+        let address = endpoint::check(address, self.allow_non_public_peer.as_deref())?;
+        let name = require(self.server_name.as_deref(), "endpoint.serverName", "give the name that the certificate is for")?;
+        let (server_name, server_name_text) = server_name(name)?;
+        Ok(Peer { address, server_name, server_name_text, roots: self::roots(roots)? })
+    }
+}
+
+impl Peer {
+    /// The socket that is dialled.
+    pub const fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    /// The name that the peer's certificate must be valid for, in lower case.
+    pub fn server_name(&self) -> &str {
+        &self.server_name_text
+    }
+
+    /// The operator's own roots, in DER form.
+    pub fn roots(&self) -> impl Iterator<Item = &[u8]> {
+        self.roots.iter().map(|root| root.as_ref())
     }
 }
 

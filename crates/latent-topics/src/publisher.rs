@@ -107,7 +107,7 @@ async fn publish_once(
     let submitted = bus.submit_record(event.topic().as_str(), record);
     let left = authority.deadline().at().since(clock.mono());
     match tokio::time::timeout(left, submitted).await {
-        Ok(result) => outcome_of(result, uid, clock.unix()),
+        Ok(result) => outcome_of(result, uid, clock.unix(), |topic| bus.stream_of(topic)),
         Err(_) => PublicationOutcome::Uncertain(Uncertain { uid: Some(uid), cause: UncertainCause::Deadline }),
     }
 }
@@ -120,11 +120,12 @@ fn record_of(namespace: &str, tenant: &TenantId, event: &EventPublication) -> Re
     Ok((uid, record))
 }
 
-/// The one table from a bus's answer to an outcome. What it does not know is uncertain, never failed.
-fn outcome_of(result: PublishResult, uid: Uid, accepted_at: UnixMillis) -> PublicationOutcome {
+/// The one table from a bus's answer to an outcome, whatever the engine. What it does not know is uncertain, never failed. `stream_of` is
+/// the engine's: a receipt names the stream behind the topic.
+fn outcome_of(result: PublishResult, uid: Uid, accepted_at: UnixMillis, stream_of: impl FnOnce(&str) -> String) -> PublicationOutcome {
     let error = match result {
         Ok(ack) => {
-            let receipt = Receipt { stream: ack.topic.into(), sequence: ack.offset, duplicate: ack.duplicate, accepted_at };
+            let receipt = Receipt { stream: stream_of(&ack.topic).into(), sequence: ack.offset, duplicate: ack.duplicate, accepted_at };
             return PublicationOutcome::Receipt(receipt);
         }
         Err(error) => error,

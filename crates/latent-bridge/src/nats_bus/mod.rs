@@ -267,6 +267,10 @@ impl EventBus for NatsBus {
         }
     }
 
+    fn stream_of(&self, topic: &str) -> String {
+        streams::stream_name(topic)
+    }
+
     fn submit_remains(&self, topic: &str, partition: Partition, offset: Offset) -> Ticket<Result<Bytes, BusError>> {
         let number = match self.shared.partition(topic, partition) {
             Ok((number, _)) => number,

@@ -30,7 +30,7 @@ fn namespace_tenant_topic_and_key_never_share_a_message_id() {
 
 #[test]
 fn every_answer_of_the_bus_has_its_outcome() {
-    let kind = |error: BusError| match outcome_of(Err(error), uid(), UnixMillis(0)) {
+    let kind = |error: BusError| match outcome_of(Err(error), uid(), UnixMillis(0), str::to_owned) {
         PublicationOutcome::Receipt(_) => "receipt",
         PublicationOutcome::KnownFailure(failure) => failure.kind(),
         PublicationOutcome::Uncertain(uncertain) => uncertain.cause.kind(),
@@ -57,5 +57,18 @@ fn every_answer_of_the_bus_has_its_outcome() {
     for (error, expected) in table {
         let shown = error.to_string();
         assert_eq!(kind(error), expected, "{shown}");
+    }
+}
+
+#[test]
+fn a_receipt_names_the_stream_that_the_engine_has_for_the_topic() {
+    let ack = latent_bridge::PublishAck { topic: "a.b".to_owned(), partition: 1, offset: 7, uid: "u".to_owned(), duplicate: true };
+    for (stream_of, stream) in
+        [(str::to_owned as fn(&str) -> String, "a.b"), (|topic: &str| format!("av_{}", topic.replace('.', "_")), "av_a_b")]
+    {
+        let PublicationOutcome::Receipt(receipt) = outcome_of(Ok(ack.clone()), uid(), UnixMillis(3), stream_of) else {
+            panic!("no receipt")
+        };
+        assert_eq!((&*receipt.stream, receipt.sequence, receipt.duplicate, receipt.accepted_at), (stream, 7, true, UnixMillis(3)));
     }
 }

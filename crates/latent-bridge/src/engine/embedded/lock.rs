@@ -6,6 +6,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::Path;
 
+use super::directory::{Layout, create_directories};
+use super::storage::OsStorage;
 use crate::BusError;
 use crate::error::base_name;
 
@@ -14,12 +16,22 @@ const HOLDER_BYTES_MAX: u64 = 200;
 
 /// The lock, held until dropped.
 #[derive(Debug)]
-pub(super) struct DirectoryLock {
+pub struct DirectoryLock {
     directory: File,
     text: File,
 }
 
 impl DirectoryLock {
+    /// Takes the lock of `directory`, which is made if it is not there, for a process that keeps things of its own in it and no log: nobody
+    /// can have both.
+    ///
+    /// # Errors
+    /// [`BusError::InUse`] naming the holder; [`BusError::Io`].
+    pub fn of_directory(directory: &Path, holder: &str) -> Result<Self, BusError> {
+        create_directories(&OsStorage, directory)?;
+        Self::take(&Layout::new(directory).lock(), holder)
+    }
+
     /// Takes the lock of the directory of `path`, whose text `holder` describes to others, or says who has it.
     pub(super) fn take(path: &Path, holder: &str) -> Result<Self, BusError> {
         let failed = |error: std::io::Error| BusError::io("lock", path, &error);

@@ -67,7 +67,6 @@ use commit::{GroupCommit, Located, Submission};
 use directory::{Layout, StoreId};
 use events::{Events, TopicTraits};
 use indexer::IndexWork;
-use lock::DirectoryLock;
 use provision::OpenedDirectory;
 use queue::{Bound, Cost, Grouping, Lane, Queue};
 use reader::{FoundRecord, Range};
@@ -84,6 +83,7 @@ use crate::bus::batch;
 use crate::{AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, limits};
 
 pub use crate::{PartitionStatistics, TopicStatistics};
+pub use lock::DirectoryLock;
 pub use options::{EngineLimits, EngineOptions};
 pub use state_log::{Durability, ReplayReport, StateLog};
 pub use storage::{OpenAs, OsStorage, PathKind, Storage, StorageFile};

@@ -16,7 +16,7 @@ use super::api::{Api, ApiFault};
 use crate::{BridgeManifest, BusError};
 use compare::{compare, merged};
 use desired::Desired;
-pub(super) use desired::subject;
+pub(super) use desired::{stream_name, subject};
 pub(super) use info::StreamInfo;
 pub use plan::{Change, Plan, PlannedAction, Refusal, TopicPlan};
 use survey::{Surveyed, plan_of, read, survey};
