@@ -1,34 +1,30 @@
 //! The way of a command to its data: a running node if there is one, else the directory itself.
 //!
 //! With a socket that answers, the node is asked. With no socket and a free lock, the log is opened here and the node counts as
-//! stopped. With the lock held and no answer, the command refuses and names the holder.
+//! stopped. With the lock held and no answer, the command refuses and names the holder. Topics on a broker belong to no directory: what is
+//! only about them asks the broker itself when no node answers.
+
+mod broker_target;
+mod stopped;
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use latent_bridge::embedded::TopicStatistics;
-use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
-use latent_core::{ActivationId, Place, SystemClock};
+use latent_bridge::{BusError, EmbeddedBroker, NatsBus};
 use latent_topics::{DeliveryStore, TopicsError};
 use tokio::runtime::Runtime;
 
-use crate::administration::{self, AdminError};
-use crate::config::settings::{ServiceConfig, TriggerConfig};
-use crate::control::{
-    Answer, ClockInfo, ControlClient, ControlError, ControlTarget, EventHistory, Fault, Forgotten, Invocation, Invoked, NodeInfo,
-    NodeSummary, ReloadOrder, Reloaded, RemovedTrigger, Request, RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo, TriggerStatus,
-    answer,
-};
+use crate::config::Config;
+use crate::control::{Answer, ControlClient, ControlError, ControlTarget, Fault, NodeInfo, Request, TriggerStatus, answer};
 use crate::data_dir::DataDir;
-use crate::engine::engine_options;
+use crate::engine::{Engine, engine_options};
 use crate::error::{CliError, Existence};
-use crate::host::{ClockWatch, HostFileError, HostFiles};
 use crate::limits;
 use crate::logging;
-use crate::maintenance::{MaintainError, Maintainer};
-use crate::node;
+use broker_target::BrokerTarget;
+use stopped::{StoppedLog, StoppedNode};
 
 const REACHING: &str = "reaching the running node";
 /// How often a starting node is looked for.
@@ -40,6 +36,14 @@ pub(crate) enum Access {
     Node(ControlClient),
     /// To the directory, which is ours as long as this lives.
     Directory(OpenDirectory),
+    /// To a broker, without a node.
+    Broker(OpenBroker),
+}
+
+/// A bus on a broker that this process has opened.
+pub(crate) struct OpenBroker {
+    target: Arc<dyn ControlTarget>,
+    runtime: Runtime,
 }
 
 /// A log that this process has opened, answering like a node that is stopped.
@@ -56,10 +60,8 @@ pub(crate) type StoppedStatus<'s> = &'s dyn Fn(&EmbeddedBroker) -> Result<Vec<Tr
 pub(crate) struct Stopped<'s> {
     /// Its bindings.
     pub(crate) bindings: StoppedStatus<'s>,
-    /// What it would publish; `None` for a command without a configuration.
-    pub(crate) services: Option<&'s [ServiceConfig]>,
-    /// The triggers it would have; none for a command without a configuration.
-    pub(crate) triggers: &'s [TriggerConfig],
+    /// What it would be; `None` for a command that names a directory alone, which is then taken for that of the embedded engine.
+    pub(crate) config: Option<&'s Config>,
 }
 
 /// No command but `trigger status` asks for bindings.
@@ -74,10 +76,10 @@ impl Access {
     /// [`CliError::Held`], [`CliError::Control`] for a node of another version, [`CliError::NotProvisioned`],
     /// [`CliError::NoPermission`], [`CliError::Log`] when the directory cannot be opened.
     pub(crate) fn open(dir: &DataDir, holder: &str, bindings: StoppedStatus<'_>) -> Result<Self, CliError> {
-        Self::open_knowing(dir, holder, Stopped { bindings, services: None, triggers: &[] })
+        Self::open_knowing(dir, holder, Stopped { bindings, config: None })
     }
 
-    /// As [`Access::open`], with what the configuration says of services and triggers.
+    /// As [`Access::open`], with what the configuration says.
     ///
     /// # Errors
     /// As [`Access::open`].
@@ -89,7 +91,7 @@ impl Access {
             }
             // What opening repairs is told by whoever opens first, and that is this command.
             logging::to_stderr("warn")?;
-            match open_log(dir.log(), holder) {
+            match StoppedLog::open(dir, holder, stopped.config) {
                 Ok(log) => return OpenDirectory::new(dir, log, stopped).map(Self::Directory),
                 // A node that is starting has the lock before it has the socket.
                 Err(BusError::InUse { .. }) if Instant::now() < deadline => std::thread::sleep(RETRY_PAUSE),
@@ -101,6 +103,30 @@ impl Access {
                 }
                 Err(error) => return Err(log_error(dir.log(), &error)),
             }
+        }
+    }
+
+    /// Asks a broker, with no node between.
+    ///
+    /// # Errors
+    /// [`CliError::Node`] when the system gives no runtime.
+    pub(crate) fn to_broker(bus: NatsBus) -> Result<Self, CliError> {
+        Ok(Self::Broker(OpenBroker { target: Arc::new(BrokerTarget::new(bus)), runtime: runtime()? }))
+    }
+
+    /// What keeps the topics.
+    ///
+    /// # Errors
+    /// As [`Access::ask`].
+    pub(crate) fn engine(&mut self) -> Result<Engine, CliError> {
+        match self {
+            Self::Directory(directory) => Ok(directory.target.engine()),
+            Self::Broker(broker) => Ok(broker.target.engine()),
+            Self::Node(_) => match self.ask(REACHING, Request::Ping)? {
+                // A node of a version with other engines is not talked to at all.
+                Answer::Node(info) => Ok(Engine::of_word(&info.engine).unwrap_or(Engine::Embedded)),
+                _ => Err(unexpected(REACHING)),
+            },
         }
     }
 
@@ -152,12 +178,22 @@ impl Access {
     pub(crate) fn try_ask(&mut self, request: Request) -> Result<Answer, ControlError> {
         match self {
             Self::Node(client) => client.call(request),
-            Self::Directory(directory) => match directory.runtime.block_on(answer(&directory.target, request)) {
-                Answer::Fault(fault) => Err(ControlError::Refused(fault)),
-                answer => Ok(answer),
-            },
+            Self::Directory(OpenDirectory { target, runtime }) | Self::Broker(OpenBroker { target, runtime }) => {
+                match runtime.block_on(answer(target, request)) {
+                    Answer::Fault(fault) => Err(ControlError::Refused(fault)),
+                    answer => Ok(answer),
+                }
+            }
         }
     }
+}
+
+fn runtime() -> Result<Runtime, CliError> {
+    tokio::runtime::Builder::new_current_thread().build().map_err(|error| CliError::Node {
+        what: "the command could not be started".to_owned(),
+        why: error.to_string(),
+        next: "free file descriptors or threads and run it again".to_owned(),
+    })
 }
 
 /// The error of an answer that belongs to another request.
@@ -165,7 +201,7 @@ pub(crate) fn unexpected(doing: &str) -> CliError {
     CliError::Control { doing: doing.to_owned(), source: ControlError::Unexpected }
 }
 
-/// Opens the log as a node would: offsets that deliveries know and the log has lost must not be given to what is published here.
+/// Opens the embedded log as a node would: offsets that deliveries know and the log has lost must not be given to what is published here.
 fn open_log(dir: &Path, holder: &str) -> Result<EmbeddedBroker, BusError> {
     let log = EmbeddedBroker::open_with(dir, engine_options(holder, None))?;
     let given_up = DeliveryStore::open_existing(&log).and_then(|store| Ok(store.map_or(Ok(()), |store| store.give_up_lost_offsets(&log))?));
@@ -207,115 +243,13 @@ fn no_permission(dir: &Path, reason: String) -> CliError {
 }
 
 impl OpenDirectory {
-    fn new(dir: &DataDir, log: EmbeddedBroker, stopped: Stopped<'_>) -> Result<Self, CliError> {
-        let statuses = (stopped.bindings)(&log)?;
-        let (dir, services) = (dir.log().to_owned(), stopped.services.map(<[_]>::to_vec));
-        let triggers = stopped.triggers.to_vec();
-        let target = Arc::new(StoppedNode { log: Arc::new(log), dir, services, triggers, statuses });
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let runtime = runtime.map_err(|error| CliError::Node {
-            what: "the command could not be started".to_owned(),
-            why: error.to_string(),
-            next: "free file descriptors or threads and run it again".to_owned(),
-        })?;
-        Ok(Self { target, runtime })
-    }
-}
-
-/// A node that is not running, for whoever asks its directory.
-struct StoppedNode {
-    log: Arc<EmbeddedBroker>,
-    dir: PathBuf,
-    services: Option<Vec<ServiceConfig>>,
-    triggers: Vec<TriggerConfig>,
-    statuses: Vec<TriggerStatus>,
-}
-
-impl StoppedNode {
-    fn watch(&self) -> Result<ClockWatch, HostFileError> {
-        ClockWatch::open(HostFiles::below(&self.dir), Arc::new(SystemClock::start()))
-    }
-
-    fn catalog(&self) -> Result<(latent_node::Catalog, administration::Unread), AdminError> {
-        let services = self.services.as_ref().ok_or(AdminError::NoConfiguration)?;
-        administration::of_configuration(HostFiles::below(&self.dir), services)
-    }
-}
-
-impl ControlTarget for StoppedNode {
-    fn bus(&self) -> Arc<dyn EventBus> {
-        Arc::clone(&self.log) as Arc<dyn EventBus>
-    }
-
-    fn node_info(&self) -> NodeInfo {
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        NodeInfo { name: String::new(), version, pid: std::process::id(), engine: "embedded".to_owned() }
-    }
-
-    fn trigger_status(&self) -> Vec<TriggerStatus> {
-        self.statuses.clone()
-    }
-
-    fn node_summary(&self) -> NodeSummary {
-        NodeSummary::default()
-    }
-
-    fn statistics(&self) -> Vec<TopicStatistics> {
-        self.log.statistics()
-    }
-
-    fn maintain(&self) -> Result<MaintenanceReport, MaintainError> {
-        Maintainer::new(self.bus(), Arc::new(self.watch()?)).run()
-    }
-
-    fn services(&self) -> Result<Vec<ServiceInfo>, AdminError> {
-        let (catalog, unread) = self.catalog()?;
-        Ok(administration::list_stopped(&catalog, &unread))
-    }
-
-    fn route_service(&self, _: &RouteOrder) -> Result<Routed, AdminError> {
-        Err(AdminError::Stopped)
-    }
-
-    fn revoke_service(&self, order: &RevokeOrder) -> Result<Vec<Revoked>, AdminError> {
-        let (catalog, unread) = self.catalog()?;
-        administration::revoke(&catalog, &unread, order)
-    }
-
-    fn clock(&self) -> Result<ClockInfo, AdminError> {
-        Ok(administration::clock(&self.watch()?))
-    }
-
-    fn confirm_clock(&self) -> Result<ClockInfo, AdminError> {
-        administration::confirm_clock(&self.watch()?)
-    }
-
-    fn reload(&self, _: ReloadOrder) -> Result<Reloaded, Fault> {
-        Err(Fault::refused("node", "no node is running on this directory; the next start reads the configuration".to_owned()))
-    }
-
-    fn invoke(&self, _: Invocation, _: &dyn Fn(ActivationId)) -> Result<Invoked, Fault> {
-        // `latent invoke` makes a node of its own for that.
-        Err(Fault::refused("node", "no node is running on this directory".to_owned()))
-    }
-
-    fn abandon(&self, _: ActivationId) {}
-
-    /// The journal has ended with its node.
-    fn event_history(&self, place: &Place) -> Result<EventHistory, Fault> {
-        let store = node::memory_of(&self.log)?;
-        let mut triggers = node::stopped_events(&self.log, store.as_deref(), &self.triggers, place)?;
-        triggers.extend(store.into_iter().flat_map(|store| node::removed_events(&store, &self.triggers, &place.topic)));
-        Ok(EventHistory::of_triggers(triggers))
-    }
-
-    fn removed_triggers(&self) -> Result<Vec<RemovedTrigger>, Fault> {
-        Ok(node::memory_of(&self.log)?.map_or_else(Vec::new, |store| node::removed_triggers(&store, &self.triggers)))
-    }
-
-    fn forget_trigger(&self, id: &str) -> Result<Forgotten, Fault> {
-        let store = node::memory_of(&self.log)?;
-        node::forget(store.as_deref(), &self.triggers, id, "remove it from the configuration first")
+    fn new(dir: &DataDir, log: StoppedLog, stopped: Stopped<'_>) -> Result<Self, CliError> {
+        let statuses = match &log {
+            StoppedLog::Embedded(log) => (stopped.bindings)(log)?,
+            StoppedLog::Broker { .. } => Vec::new(),
+        };
+        let target = StoppedNode::new(dir, log, stopped.config, statuses);
+        Ok(Self { target: Arc::new(target), runtime: runtime()? })
     }
 }
 

@@ -1,10 +1,13 @@
 //! Where things lie in a node's data directory.
 //!
-//! The directory is the log's directory: whoever holds the log's lock owns everything below it. Other parts of the node add
+//! The directory is the embedded log's directory: whoever holds the log's lock owns everything below it. A node whose topics are on a
+//! broker takes the same lock, so that no two nodes share a directory, whatever their engines. Other parts of the node add
 //! subdirectories of their own; the control socket lies at the top.
 
 use std::path::{Path, PathBuf};
 
+use latent_bridge::BusError;
+use latent_bridge::embedded::DirectoryLock;
 use latent_core::LimitError;
 
 use crate::limits;
@@ -27,6 +30,14 @@ impl DataDir {
     /// Where the log is.
     pub(crate) fn log(&self) -> &Path {
         &self.root
+    }
+
+    /// Makes the directory if it is not there, and takes its lock: for a node without a log in it.
+    ///
+    /// # Errors
+    /// [`BusError::InUse`] naming the holder; [`BusError::Io`].
+    pub(crate) fn take(&self, holder: &str) -> Result<DirectoryLock, BusError> {
+        DirectoryLock::of_directory(&self.root, holder)
     }
 
     /// The components that the node's services are made of, by digest.

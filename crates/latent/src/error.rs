@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use latent_secrets::SecretError;
 
+use crate::broker::BrokerError;
 use crate::commands::bus::{EmptyLines, Repetition, SentCounts};
 use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
@@ -243,6 +244,21 @@ pub(crate) enum CliError {
         #[source]
         source: SecretError,
     },
+    /// A command without a node, and an environment that says nothing usable of the broker.
+    #[error("the broker is not known")]
+    Environment {
+        /// The variable and what is wrong with it.
+        reason: String,
+    },
+    /// The broker behind the topics, or what is on it.
+    #[error("{doing} failed")]
+    Broker {
+        /// What was being done.
+        doing: String,
+        /// Why not.
+        #[source]
+        source: BrokerError,
+    },
     /// The function ran, or could not, and did not succeed.
     #[error("the invocation ended: {outcome}")]
     Invocation {
@@ -279,6 +295,10 @@ fn incomplete(counts: &SentCounts) -> String {
         (refused, uncertain) => format!("{refused} of {} events were refused and {uncertain} are uncertain", counts.events()),
     }
 }
+
+/// What a command without a node needs.
+const ENVIRONMENT: &str = "set AV_NATS_URL to the broker, such as nats://nats.example.net:4222, and where it asks for them AV_NATS_CA_FILE, \
+     AV_NATS_USER with AV_NATS_PASSWORD, and AV_NATS_TLS_FIRST; docs/bus.md says what they are";
 
 /// Topics that an error names at most.
 const TOPICS_NAMED_MAX: usize = 8;
@@ -330,6 +350,8 @@ impl CliError {
             Self::Output { .. } => "output",
             Self::NoSecretStore { .. } => "no-secret-store",
             Self::Secret { source, .. } => source.kind(),
+            Self::Environment { .. } => "environment",
+            Self::Broker { source, .. } => source.kind(),
             Self::Invocation { outcome, .. } => outcome,
             Self::Node { .. } => "node",
         }
@@ -342,7 +364,7 @@ impl CliError {
             Self::Project(ProjectError::Name { .. } | ProjectError::NotEmpty(_)) => ExitStatus::Wrong,
             Self::Project(ProjectError::Write { .. }) => ExitStatus::Failed,
             Self::Unanswered { .. } => ExitStatus::Uncertain,
-            Self::NoSecretStore { .. } => ExitStatus::Wrong,
+            Self::NoSecretStore { .. } | Self::Environment { .. } => ExitStatus::Wrong,
             Self::Secret { source, .. } => secret::status(source),
             Self::Log { fault, .. } if fault.uncertain => ExitStatus::Uncertain,
             Self::Incomplete { counts, .. } if counts.uncertain > 0 => ExitStatus::Uncertain,
@@ -367,6 +389,7 @@ impl CliError {
             | Self::Interrupted { .. }
             | Self::Output { .. }
             | Self::Invocation { .. }
+            | Self::Broker { .. }
             | Self::Node { .. } => ExitStatus::Failed,
         }
     }
@@ -383,9 +406,11 @@ impl CliError {
             | Self::Value { reason, .. }
             | Self::Bench { reason, .. }
             | Self::Output { reason }
+            | Self::Environment { reason }
             | Self::NoPermission { reason, .. } => reason.clone(),
             Self::NoSecretStore { .. } => "where secrets are, and the key that they are sealed under, is said there".to_owned(),
             Self::Secret { source, .. } => source.to_string(),
+            Self::Broker { source, .. } => source.to_string(),
             Self::Interrupted { .. } => "a signal asked it to stop".to_owned(),
             Self::NotBuilt { .. } => "it belongs to a later version".to_owned(),
             Self::Held { holder, .. } => holder.clone(),
@@ -409,6 +434,8 @@ impl CliError {
     pub(crate) fn next_step(&self) -> String {
         match self {
             Self::Usage { next, .. } | Self::Node { next, .. } => next.clone(),
+            Self::Environment { .. } => ENVIRONMENT.to_owned(),
+            Self::Broker { source, .. } => source.next_step(),
             Self::Invocation { outcome, .. } => after_invocation(outcome).to_owned(),
             Self::Config(error) => error.next_step(),
             Self::Manifest { .. } => "correct the manifest and run the command again".to_owned(),

@@ -1,10 +1,11 @@
 //! The `latent` command: a node, and everything a person does with one.
 //!
 //! `cli` has the words, `commands` one file for each, `config` the settings, `control` the talk with a running node, `access` the way
-//! to the data, `component_file` how a component is read, `engine` how it is opened, `maintenance` how it is kept in order, `host` what a node keeps of itself, `administration` what may be called and where calls lead, `node` the assembly that `latent run` starts. How a command ends is decided in `error` and `exit` alone.
+//! to the data, `component_file` how a component is read, `engine` which engines there are and how the embedded one is opened, `broker` how the other is, `log` either of them, `maintenance` how it is kept in order, `host` what a node keeps of itself, `administration` what may be called and where calls lead, `node` the assembly that `latent run` starts. How a command ends is decided in `error` and `exit` alone.
 
 mod access;
 mod administration;
+mod broker;
 mod cli;
 mod commands;
 mod component_file;
@@ -16,6 +17,7 @@ mod error;
 mod exit;
 mod host;
 mod limits;
+mod log;
 mod logging;
 mod maintenance;
 mod node;

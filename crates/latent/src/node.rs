@@ -28,12 +28,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::access::{Access, log_error};
+use crate::broker;
 use crate::config::{Config, EngineConfig};
 use crate::control::{ControlServer, ControlSocket, ControlTarget};
 use crate::data_dir::DataDir;
 use crate::engine::engine_options;
 use crate::error::CliError;
 use crate::limits;
+use crate::log::Log;
 use crate::logging;
 use crate::output::Output;
 pub(crate) use accounting::AccountingBound;
@@ -98,12 +100,12 @@ impl Node {
     /// [`CliError::Node`] naming the part that could not be started. Nothing has been delivered then, and everything is released.
     pub(crate) fn start(config: Config, holder: &str, runtime: &Runtime, signals: Option<Signals>) -> Result<Self, CliError> {
         let dir = DataDir::new(&config.node.data_dir);
-        let log = Arc::new(open_log(&config, &dir, holder)?);
-        if log.recovered_torn_records() > 0 {
+        let log = open_log(&config, &dir, holder)?;
+        if let Some(log) = log.embedded().filter(|log| log.recovered_torn_records() > 0) {
             tracing::warn!(records = log.recovered_torn_records(), "unfinished writes of an earlier process were cut off");
         }
         let drain = Duration::from_millis(config.node.drain_millis);
-        let assembly = assembly::assemble(config, Arc::clone(&log), runtime.handle())?;
+        let assembly = assembly::assemble(config, log.clone(), runtime.handle())?;
         let signals = signals.map_or_else(|| Signals::listen(runtime), Ok)?;
         let _inside = runtime.enter();
         let socket =
@@ -180,13 +182,29 @@ impl Node {
     }
 }
 
-/// Opens the log. A short command may have the directory at this moment, so it is tried for a while.
-fn open_log(config: &Config, dir: &DataDir, holder: &str) -> Result<EmbeddedBroker, CliError> {
-    let EngineConfig::Embedded { manifest, manifest_path, .. } = &config.engine;
+/// Opens the log on the engine of the configuration.
+fn open_log(config: &Config, dir: &DataDir, holder: &str) -> Result<Log, CliError> {
+    if config.engine.broker().is_none() {
+        return open_embedded(config, dir, holder).map(|log| Log::Embedded(Arc::new(log)));
+    }
+    let lock = when_free(dir, || dir.take(holder))?;
+    // Streams are made elsewhere, by who may: a node looks whether they are as the manifest says, and changes nothing.
+    let bus = broker::open(config).map_err(|source| CliError::Broker { doing: "opening the topics on the broker".to_owned(), source })?;
+    Ok(Log::on_broker(bus, lock))
+}
+
+/// Opens the log in the data directory.
+fn open_embedded(config: &Config, dir: &DataDir, holder: &str) -> Result<EmbeddedBroker, CliError> {
+    let EngineConfig { manifest, manifest_path, .. } = &config.engine;
+    when_free(dir, || EmbeddedBroker::open_or_apply_with(dir.log(), manifest, engine_options(holder, Some(manifest_path))))
+}
+
+/// Opens what has the directory's lock. A short command may have it at this moment, so it is tried for a while.
+fn when_free<T>(dir: &DataDir, open: impl Fn() -> Result<T, BusError>) -> Result<T, CliError> {
     let give_up = Instant::now() + Duration::from_millis(limits::NODE_START_MILLIS.default);
     loop {
-        match EmbeddedBroker::open_or_apply_with(dir.log(), manifest, engine_options(holder, Some(manifest_path))) {
-            Ok(log) => return Ok(log),
+        match open() {
+            Ok(opened) => return Ok(opened),
             Err(BusError::InUse { .. }) if Instant::now() < give_up => std::thread::sleep(RETRY_PAUSE),
             Err(BusError::InUse { holder, .. }) => {
                 Access::refuse_running_node(dir)?;

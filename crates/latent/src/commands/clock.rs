@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::access::{Access, unexpected, without_bindings};
+use crate::access::{Access, Stopped, unexpected, without_bindings};
 use crate::config::{self, NamedFiles};
 use crate::control::{Answer, ClockInfo, ClockState, ControlError, Request};
 use crate::data_dir::DataDir;
@@ -80,7 +80,8 @@ pub(crate) fn clock(command: &ClockCommand, output: &mut Output) -> Result<(), C
 
 fn access(config: &std::path::Path, holder: &str) -> Result<Access, CliError> {
     let config = config::load(config, NamedFiles::NotNeeded)?.config;
-    Access::open(&DataDir::new(&config.node.data_dir), holder, &without_bindings)
+    let stopped = Stopped { bindings: &without_bindings, config: Some(&config) };
+    Access::open_knowing(&DataDir::new(&config.node.data_dir), holder, stopped)
 }
 
 fn sentence(info: &ClockInfo) -> String {

@@ -161,7 +161,7 @@ fn value(option: &'static str, error: &AdminError) -> CliError {
 
 fn access(config: &Path, holder: &str) -> Result<Access, CliError> {
     let config = config::load(config, NamedFiles::NotNeeded)?.config;
-    let stopped = Stopped { bindings: &without_bindings, services: Some(&config.services), triggers: &config.triggers };
+    let stopped = Stopped { bindings: &without_bindings, config: Some(&config) };
     Access::open_knowing(&DataDir::new(&config.node.data_dir), holder, stopped)
 }
 

@@ -80,12 +80,15 @@ pub(crate) fn trigger(command: &TriggerCommand, output: &mut Output) -> Result<(
 fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliError> {
     let config = config::load(&args.config, NamedFiles::NotNeeded)?.config;
     let stopped = |log: &latent_bridge::EmbeddedBroker| node::stopped_status(&config, log);
-    let stopped = Stopped { bindings: &stopped, services: None, triggers: &config.triggers };
+    let stopped = Stopped { bindings: &stopped, config: Some(&config) };
     let mut access = Access::open_knowing(&DataDir::new(&config.node.data_dir), "latent trigger status", stopped)?;
     let statuses = every_status(&mut access)?;
     match output.form() {
         Form::Json => statuses.iter().try_for_each(|status| output.json(status)),
         Form::Human => {
+            if config.engine.broker().is_some() {
+                output.hint("there are no triggers on the engine nats yet");
+            }
             table(&statuses, SystemClock::start().unix().0).lines().try_for_each(|line| output.text(line))?;
             // Notes beside the answer: without them the answer still holds.
             warnings_of(&mut access).into_iter().for_each(|warning| output.hint(format_args!("warning: {warning}")));
@@ -120,7 +123,7 @@ fn removed(args: &StatusArgs, output: &mut Output) -> Result<(), CliError> {
 
 fn open(config: &Path, holder: &str) -> Result<(Config, Access), CliError> {
     let config = config::load(config, NamedFiles::NotNeeded)?.config;
-    let stopped = Stopped { bindings: &without_bindings, services: None, triggers: &config.triggers };
+    let stopped = Stopped { bindings: &without_bindings, config: Some(&config) };
     let access = Access::open_knowing(&DataDir::new(&config.node.data_dir), holder, stopped)?;
     Ok((config, access))
 }

@@ -10,14 +10,16 @@ use latent_secrets::SecretName;
 
 use super::section::Spanned;
 use super::settings::{
-    Config, CredentialConfig, EngineConfig, Grant, NodeConfig, ProviderConfig, SecretsConfig, ServiceConfig, Share, SharePermission,
-    StartPosition, TopicConfig, TriggerConfig,
+    Config, CredentialConfig, EngineConfig, EngineKind, Grant, NodeConfig, ProviderConfig, SecretsConfig, ServiceConfig, Share,
+    SharePermission, StartPosition, TopicConfig, TriggerConfig,
 };
 
 /// The file so far.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) node: Option<NodeConfig>,
+    /// Whether `[engine]` says that the log is on a broker, whatever else is wrong with it.
+    pub(super) is_on_nats: bool,
     pub(super) engine: Option<EngineDraft>,
     /// Whether the file has a `[secrets]`, readable or not.
     pub(super) secrets_stand: bool,
@@ -33,7 +35,9 @@ pub(super) struct Draft {
 pub(super) struct EngineDraft {
     pub(super) manifest: BridgeManifest,
     pub(super) manifest_path: PathBuf,
-    pub(super) maintenance_interval_seconds: u64,
+    /// `None` only after a problem was reported.
+    pub(super) kind: Option<EngineKind>,
+    pub(super) at: usize,
 }
 
 #[derive(Debug)]
@@ -171,11 +175,11 @@ impl TriggerDraft {
 impl Draft {
     /// The configuration. `None` only after a problem was reported.
     pub(super) fn complete(self, path: PathBuf) -> Option<Config> {
-        let EngineDraft { manifest, manifest_path, maintenance_interval_seconds } = self.engine?;
+        let EngineDraft { manifest, manifest_path, kind, at: _ } = self.engine?;
         Some(Config {
             path,
             node: self.node?,
-            engine: EngineConfig::Embedded { manifest, manifest_path, maintenance_interval_seconds },
+            engine: EngineConfig { manifest, manifest_path, kind: kind? },
             secrets: self.secrets,
             pools: self.pools,
             providers: self.providers.into_iter().map(ProviderDraft::complete).collect::<Option<_>>()?,

@@ -6,80 +6,107 @@ use std::path::{Path, PathBuf};
 
 use latent_bridge::{BridgeManifest, BusError, EmbeddedBroker, ManifestError};
 
+use super::broker;
 use super::draft::EngineDraft;
 use super::load::NamedFiles;
 use super::problem::Fault;
 use super::section::{Report, Section, nearest};
+use super::settings::EngineKind;
 use crate::component_file;
-use crate::engine::engine_options;
+use crate::engine::{Engine, engine_options};
 use crate::limits::MAINTENANCE_INTERVAL_SECONDS;
 
-const KINDS: &[&str] = &["embedded", "nats"];
-const ON_NATS: &str = "remove it; only kind = \"embedded\" is built, and it needs none of these";
-const LATER: &[(&str, &str)] = &[
-    ("address", ON_NATS),
-    ("allow_non_public_peer", ON_NATS),
-    ("server_name", ON_NATS),
-    ("roots", ON_NATS),
-    ("tls_first", ON_NATS),
-    ("bus_credential", ON_NATS),
-    ("trigger_credentials", ON_NATS),
+const KINDS: &[&str] = &[Engine::Embedded.word(), Engine::Nats.word()];
+/// Keys that only one of the two kinds has. They are not suggested for the other.
+const OF_EMBEDDED: &[(&str, &str)] = &[("maintenance_interval_seconds", "")];
+const OF_NATS: &[(&str, &str)] = &[
+    ("address", ""),
+    ("allow_non_public_peer", ""),
+    ("server_name", ""),
+    ("roots", ""),
+    ("tls_first", ""),
+    ("bus_credential", ""),
+    ("trigger_credentials", ""),
 ];
 
+/// What could be read of the table.
+pub(super) struct EngineRead {
+    /// Whether it says that the log is on a broker.
+    pub(super) is_on_nats: bool,
+    pub(super) engine: Option<EngineDraft>,
+}
+
 /// Reads the table and the manifest, and the schemas it refers to if they must be there.
-pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder: &Path, files: NamedFiles) -> Option<EngineDraft> {
-    let mut section = section?;
-    let on_nats = read_kind(report, &mut section);
-    if on_nats {
-        // One problem is enough: the engine as a whole is not there.
-        section.pass_over(LATER.iter().map(|(key, _)| *key));
-    } else {
-        section.refuse_later(report, LATER);
-    }
+pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder: &Path, files: NamedFiles) -> EngineRead {
+    let Some(mut section) = section else { return EngineRead { is_on_nats: false, engine: None } };
+    let engine = read_kind(report, &mut section);
+    let kind = engine.and_then(|engine| read_settings(report, &mut section, engine, folder));
     let manifest = section.required_text(report, "manifest", "manifest = \"bridge.yaml\"");
-    let maintenance = section.integer_or_default(report, "maintenance_interval_seconds", &MAINTENANCE_INTERVAL_SECONDS);
-    section.finish(report, LATER);
-    let manifest = manifest?;
-    let path = folder.join(manifest.value);
-    match read_manifest(&path) {
-        Ok(parsed) => {
-            if files == NamedFiles::MustExist {
-                schema_refusals(&path, &parsed).for_each(|refusal| report.push(manifest.at, Fault::Schema(refusal)));
-            }
-            Some(EngineDraft { manifest: parsed, manifest_path: path, maintenance_interval_seconds: maintenance.value })
+    let at = section.place_of("bus_credential");
+    let others = match engine {
+        Some(Engine::Nats) => OF_EMBEDDED,
+        Some(Engine::Embedded) => OF_NATS,
+        None => {
+            // Which of them belong there is not known.
+            section.pass_over(OF_EMBEDDED.iter().chain(OF_NATS).map(|(key, _)| *key));
+            &[]
         }
-        Err(refusal) => {
-            report.push(manifest.at, Fault::Manifest(refusal));
-            None
+    };
+    section.finish(report, others);
+    let draft = manifest.and_then(|manifest| {
+        let path = folder.join(manifest.value);
+        match read_manifest(&path, engine.unwrap_or(Engine::Embedded)) {
+            Ok(parsed) => {
+                if files == NamedFiles::MustExist {
+                    schema_refusals(&path, &parsed).for_each(|refusal| report.push(manifest.at, Fault::Schema(refusal)));
+                }
+                Some(EngineDraft { manifest: parsed, manifest_path: path, kind, at })
+            }
+            Err(refusal) => {
+                report.push(manifest.at, Fault::Manifest(refusal));
+                None
+            }
+        }
+    });
+    EngineRead { is_on_nats: engine == Some(Engine::Nats), engine: draft }
+}
+
+/// The kind, or `None` after what is wrong with it was reported.
+fn read_kind(report: &mut Report<'_>, section: &mut Section<'_>) -> Option<Engine> {
+    let kind = section.required_text(report, "kind", "kind = \"embedded\"")?;
+    let engine = Engine::of_word(kind.value);
+    if engine.is_none() {
+        let fault = Fault::Choice {
+            table: section.label().to_owned(),
+            key: "kind",
+            found: kind.value.to_owned(),
+            allowed: KINDS,
+            nearest: nearest(kind.value, KINDS.iter().copied()),
+        };
+        report.push(kind.at, fault);
+    }
+    engine
+}
+
+/// The settings that this kind has; those of the other one are refused.
+fn read_settings(report: &mut Report<'_>, section: &mut Section<'_>, engine: Engine, folder: &Path) -> Option<EngineKind> {
+    match engine {
+        Engine::Embedded => {
+            refuse_others(report, section, OF_NATS, engine);
+            let seconds = section.integer_or_default(report, "maintenance_interval_seconds", &MAINTENANCE_INTERVAL_SECONDS);
+            Some(EngineKind::Embedded { maintenance_interval_seconds: seconds.value })
+        }
+        Engine::Nats => {
+            refuse_others(report, section, OF_EMBEDDED, engine);
+            broker::read(report, section, folder).map(EngineKind::Nats)
         }
     }
 }
 
-/// Reports what is wrong with the kind; true when it is NATS.
-fn read_kind(report: &mut Report<'_>, section: &mut Section<'_>) -> bool {
-    let Some(kind) = section.required_text(report, "kind", "kind = \"embedded\"") else { return false };
-    match kind.value {
-        "embedded" => false,
-        "nats" => {
-            let fault = Fault::NotBuilt {
-                table: section.label().to_owned(),
-                setting: "kind = \"nats\"".to_owned(),
-                instead: "use kind = \"embedded\"; topics, services and triggers stay as they are when the cluster engine comes",
-            };
-            report.push(kind.at, fault);
-            true
-        }
-        other => {
-            let fault = Fault::Choice {
-                table: section.label().to_owned(),
-                key: "kind",
-                found: other.to_owned(),
-                allowed: KINDS,
-                nearest: nearest(other, KINDS.iter().copied()),
-            };
-            report.push(kind.at, fault);
-            false
-        }
+fn refuse_others(report: &mut Report<'_>, section: &mut Section<'_>, keys: &[(&'static str, &str)], engine: Engine) {
+    section.pass_over(keys.iter().map(|(key, _)| *key));
+    for (key, _) in keys.iter().filter(|(key, _)| section.is_present(key)) {
+        report.push(section.place_of(key), Fault::OtherEngine { table: section.label().to_owned(), key, engine });
     }
 }
 
@@ -145,13 +172,26 @@ fn without_place(problem: &str, (line, column): (u64, u64)) -> String {
 }
 
 /// Reads one byte more than a manifest may have, so that its own parser names the cap.
-pub(crate) fn read_manifest(path: &Path) -> Result<BridgeManifest, ManifestRefusal> {
+pub(crate) fn read_manifest(path: &Path, engine: Engine) -> Result<BridgeManifest, ManifestRefusal> {
     let cap = latent_bridge::limits::MANIFEST_BYTES.max;
     let mut text = String::new();
     let (file, _) = component_file::open(path).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
     file.take(cap.saturating_add(1)).read_to_string(&mut text).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
     let manifest = BridgeManifest::from_yaml(&text).map_err(|error| ManifestRefusal::of_the_text(path, error))?;
-    // The only engine there is. What it cannot do is told before anything is started.
-    EmbeddedBroker::check_supported(&manifest).map_err(|error| ManifestRefusal::of_the_engine(path, error))?;
+    // What the engine cannot do is told before anything is started.
+    check_supported(&manifest, engine).map_err(|error| ManifestRefusal::of_the_engine(path, error))?;
     Ok(manifest)
+}
+
+fn check_supported(manifest: &BridgeManifest, engine: Engine) -> Result<(), BusError> {
+    if engine == Engine::Embedded {
+        return EmbeddedBroker::check_supported(manifest);
+    }
+    match manifest.topics.iter().find(|topic| topic.retention.cold_uri.is_some()) {
+        None => Ok(()),
+        Some(topic) => {
+            let problem = format!("topic {:?}: retention.cold_uri is not supported by the engine nats yet; leave it out", topic.name);
+            Err(BusError::Config { problem })
+        }
+    }
 }

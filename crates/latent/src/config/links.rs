@@ -16,6 +16,7 @@ pub(super) type PlacedCaution = (usize, Caution);
 /// Checks every reference and finds every caution.
 pub(super) fn check(report: &mut Report<'_>, draft: &Draft) -> Vec<PlacedCaution> {
     check_duplicates(report, draft);
+    check_broker(report, draft);
     check_topics(report, draft);
     check_providers(report, draft);
     check_grants(report, draft);
@@ -61,6 +62,25 @@ impl Report<'_> {
     pub(super) fn push_duplicate(&mut self, what: &'static str, name: &str, first: usize, at: usize) {
         let first_line = self.line_of(first);
         self.push(at, Fault::Duplicate { what, name: name.to_owned(), first_line });
+    }
+}
+
+/// What the engine on a broker does not do (25-joins), and what it needs.
+fn check_broker(report: &mut Report<'_>, draft: &Draft) {
+    if !draft.is_on_nats {
+        return;
+    }
+    if let Some(engine) = draft.engine.as_ref().filter(|_| !draft.secrets_stand) {
+        report.push(engine.at, Fault::NoSecrets { who: "[engine]".to_owned() });
+    }
+    for trigger in &draft.triggers {
+        let at = trigger.topic.as_ref().map(|topic| topic.at).or(trigger.id.as_ref().map(|id| id.at));
+        report.push(at.unwrap_or(trigger.wall_time_at), Fault::TriggerOnNats { by: trigger.called() });
+    }
+    for topic in draft.topics.iter().filter(|topic| !topic.shares.is_empty()) {
+        if let Some(name) = &topic.name {
+            report.push(name.at, Fault::ShareOnNats { topic: name.value.as_str().to_owned() });
+        }
     }
 }
 
@@ -150,7 +170,7 @@ fn check_providers(report: &mut Report<'_>, draft: &Draft) {
             report.push(provider.at, Fault::Provider { what: format!("provider {name:?}"), problem });
         }
         if !draft.secrets_stand {
-            report.push(provider.at, Fault::NoSecrets { provider: name.clone() });
+            report.push(provider.at, Fault::NoSecrets { who: format!("provider {name:?}") });
         }
         let given: Vec<_> = provider.credentials.iter().filter_map(|credential| credential.tenant.as_ref()).collect();
         for tenant in nats.tenants().iter().filter(|tenant| given.iter().all(|given| given.value != **tenant)) {

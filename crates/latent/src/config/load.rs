@@ -99,7 +99,7 @@ fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: Pat
     let (node_table, limits_table) = (root.table(report, "node"), root.table(report, "limits"));
     let node = node::read(report, node_table, limits_table, &folder);
     let engine_table = root.table(report, "engine");
-    let engine = engine::read(report, engine_table, &folder, files);
+    let engine::EngineRead { is_on_nats, engine } = engine::read(report, engine_table, &folder, files);
     let secrets_table = root.table(report, "secrets");
     let secrets_stand = secrets_table.is_some();
     let data_dir = node.as_ref().map(|node| node.data_dir.as_path());
@@ -111,7 +111,7 @@ fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: Pat
     let services = root.tables(report, "service").into_iter().map(|section| service::read(report, section, &folder, files)).collect();
     let triggers = root.tables(report, "trigger").into_iter().map(|section| trigger::read(report, section)).collect();
     root.finish(report, &[]);
-    Draft { node, engine, secrets_stand, secrets, pools, providers, topics, services, triggers }
+    Draft { node, is_on_nats, engine, secrets_stand, secrets, pools, providers, topics, services, triggers }
 }
 
 fn folder_of(path: &Path) -> PathBuf {

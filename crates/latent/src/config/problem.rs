@@ -7,6 +7,7 @@ use latent_core::{CoreError, Limit, LimitError};
 
 use super::engine::ManifestRefusal;
 use super::place::Place;
+use crate::engine::Engine;
 
 /// A fault and the byte at which it stands.
 #[derive(Debug)]
@@ -73,10 +74,18 @@ pub(super) enum Fault {
     ReservedProvider { id: String },
     #[error("{what} cannot be used: {problem}")]
     Provider { what: String, problem: String },
+    #[error("the broker of [engine] cannot be used: {what}: {problem}")]
+    Broker { what: String, problem: String },
+    #[error("{key} in {} is no setting of kind = {:?}", named(.table), .engine.word())]
+    OtherEngine { table: String, key: &'static str, engine: Engine },
+    #[error("{by} is woken by a topic on the engine nats, which is not built in this version")]
+    TriggerOnNats { by: String },
+    #[error("topic {topic:?} is shared between tenants, which the engine nats does not allow")]
+    ShareOnNats { topic: String },
     #[error("the name of a secret cannot be used: {problem}")]
     SecretName { problem: String },
-    #[error("provider {provider:?} has credentials and there is no [secrets]")]
-    NoSecrets { provider: String },
+    #[error("{who} has credentials and there is no [secrets]")]
+    NoSecrets { who: String },
     #[error("provider {provider:?} maps topics of tenant {tenant:?} and has no credential for it")]
     NoCredential { provider: String, tenant: String },
     #[error("provider {provider:?} has a credential for tenant {tenant:?} and maps no topic of it")]
@@ -140,6 +149,10 @@ impl Fault {
             Self::DeadLetterCircle { .. } => "config-dead-letter-circle",
             Self::ReservedProvider { .. } => "config-reserved-provider",
             Self::Provider { .. } => "config-provider",
+            Self::Broker { .. } => "config-broker",
+            Self::OtherEngine { .. } => "config-other-engine",
+            Self::TriggerOnNats { .. } => "config-trigger-on-nats",
+            Self::ShareOnNats { .. } => "config-share-on-nats",
             Self::SecretName { .. } => "config-secret-name",
             Self::NoSecrets { .. } => "config-no-secrets",
             Self::NoCredential { .. } => "config-no-credential",
@@ -197,6 +210,11 @@ impl Fault {
             Self::DeadLetterCircle { .. } => "park in a topic whose own triggers park elsewhere, or nowhere".to_owned(),
             Self::ReservedProvider { .. } => "choose another id".to_owned(),
             Self::Provider { .. } => "correct it; docs/publisher.md lists every setting".to_owned(),
+            Self::Broker { .. } => "correct it; docs/configuration.md lists every setting of [engine]".to_owned(),
+            Self::OtherEngine { engine: Engine::Nats, .. } => "remove it, or use kind = \"embedded\"".to_owned(),
+            Self::OtherEngine { engine: Engine::Embedded, .. } => "remove it, or use kind = \"nats\"".to_owned(),
+            Self::TriggerOnNats { .. } => "leave the trigger out, or use kind = \"embedded\" in [engine]".to_owned(),
+            Self::ShareOnNats { .. } => "remove share, and give the other tenant a topic of its own".to_owned(),
             Self::SecretName { .. } => "use the name under which `latent secret list` shows it".to_owned(),
             Self::NoSecrets { .. } => "add [secrets] with key_file = \"secrets.key\"; docs/secrets.md shows how to make one".to_owned(),
             Self::NoCredential { tenant, .. } => {

@@ -107,7 +107,7 @@ fn from_table(report: &mut Report<'_>, section: &mut Section<'_>, folder: &Path)
     };
     let public = section.boolean(report, "public_roots").unwrap_or(false);
     let roots = section.texts(report, "roots");
-    let der = roots.iter().filter_map(|root| read_root(report, root, folder)).collect();
+    let der = roots.iter().filter_map(|root| read_root(report, root, folder, provider_fault)).collect();
     let namespace = section.required_text(report, "idempotency_namespace", "idempotency_namespace = \"edge\"; choose it once and keep it");
     let number = |report: &mut Report<'_>, section: &mut Section<'_>, key, limit: &Limit, example| {
         section.required_integer(report, key, limit, example).map(|number| number.value)
@@ -159,12 +159,22 @@ fn read_mapping(report: &mut Report<'_>, mut section: Section<'_>) -> MappingDra
     mapping
 }
 
-fn read_root(report: &mut Report<'_>, root: &Spanned<&str>, folder: &Path) -> Option<String> {
+fn provider_fault(what: String, problem: String) -> Fault {
+    Fault::Provider { what, problem }
+}
+
+/// A certificate of `roots` in base64; `fault` makes what is reported of a file that cannot be read.
+pub(super) fn read_root(
+    report: &mut Report<'_>,
+    root: &Spanned<&str>,
+    folder: &Path,
+    fault: fn(String, String) -> Fault,
+) -> Option<String> {
     let path = folder.join(root.value);
     match read_bounded(&path, latent_nats::limits::ROOT_BYTES.max) {
         Ok(der) => Some(STANDARD.encode(der)),
         Err(error) => {
-            report.push(root.at, Fault::Provider { what: path.display().to_string(), problem: error.to_string() });
+            report.push(root.at, fault(path.display().to_string(), error.to_string()));
             None
         }
     }
@@ -178,7 +188,7 @@ fn read_bounded(path: &Path, cap: u64) -> std::io::Result<Vec<u8>> {
 }
 
 /// The key of the table that a problem of the whole is about.
-fn key_of(error: &ConfigError) -> &'static str {
+pub(super) fn key_of(error: &ConfigError) -> &'static str {
     match error {
         ConfigError::Address { .. } | ConfigError::NeverAPeer { .. } | ConfigError::NotPublic { .. } => "address",
         ConfigError::OtherOptIn { .. } => "allow_non_public_peer",
@@ -190,7 +200,7 @@ fn key_of(error: &ConfigError) -> &'static str {
 }
 
 /// The problem in the words of this file's keys.
-fn told(error: &ConfigError) -> String {
+pub(super) fn told(error: &ConfigError) -> String {
     let text = error.to_string();
     let words = [
         ("endpoint.address", "address"),

@@ -38,6 +38,12 @@ impl<'t> Report<'t> {
     }
 }
 
+/// What may be written short or whole.
+pub(super) enum TextOrTable<'d> {
+    Text(Spanned<&'d str>),
+    Table(Section<'d>),
+}
+
 /// One table on its way to being read.
 pub(super) struct Section<'d> {
     /// As people find it: `[node]`, `[[topic]] 2`, `budget of [[trigger]] 1`.
@@ -79,6 +85,44 @@ impl<'d> Section<'d> {
             return None;
         };
         Some(Spanned { value, at: start(item.span(), self.place_of(key)) })
+    }
+
+    /// A string or a table, if the key is there.
+    pub(super) fn text_or_table(&mut self, report: &mut Report<'_>, key: &'static str) -> Option<TextOrTable<'d>> {
+        let item = self.item(key)?;
+        let label = format!("{key} of {}", self.label);
+        self.text_or_table_in(report, (key, label), item, self.place_of(key))
+    }
+
+    /// Every member of a table whose keys are the operator's own: each a string or a table. `key` is the table's own.
+    pub(super) fn members(self, report: &mut Report<'_>, key: &'static str) -> Vec<(Spanned<&'d str>, TextOrTable<'d>)> {
+        let mut members = Vec::new();
+        for (name, item) in self.table.iter() {
+            let at = self.place_of(name);
+            if let Some(member) = self.text_or_table_in(report, (key, format!("{name} in {}", self.label)), item, at) {
+                members.push((Spanned { value: name, at }, member));
+            }
+        }
+        members
+    }
+
+    fn text_or_table_in(
+        &self,
+        report: &mut Report<'_>,
+        (key, label): (&'static str, String),
+        item: &'d Item,
+        at: usize,
+    ) -> Option<TextOrTable<'d>> {
+        let start = start(item.span(), at);
+        match (item.as_str(), item.as_table_like()) {
+            (Some(value), _) => Some(TextOrTable::Text(Spanned { value, at: start })),
+            (None, Some(table)) => Some(TextOrTable::Table(Section::new(label, table, start))),
+            (None, None) => {
+                let (table, found) = (self.label.clone(), item.type_name());
+                report.push(at, Fault::WrongType { table, key, expected: "a string or a table", found });
+                None
+            }
+        }
     }
 
     /// A string that must be there and not empty.

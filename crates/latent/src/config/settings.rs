@@ -1,13 +1,16 @@
 //! What a valid configuration says. Every name is parsed, every number in its range, every reference resolved, every path joined to
 //! the folder of the file.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use latent_bridge::BridgeManifest;
 use latent_capabilities::PoolSettings;
 use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ProviderId, ServiceName, TenantId, TopicName};
-use latent_nats::NatsConfig;
+use latent_nats::{NatsConfig, Peer};
 use latent_secrets::SecretName;
+
+use crate::limits;
 
 /// The whole file.
 #[derive(Debug, Clone)]
@@ -49,16 +52,65 @@ pub(crate) struct NodeConfig {
 
 /// The log behind the topics.
 #[derive(Debug, Clone)]
-pub(crate) enum EngineConfig {
+pub(crate) struct EngineConfig {
+    /// The manifest, read and valid.
+    pub(crate) manifest: BridgeManifest,
+    /// Where it was read from; schema references are relative to its folder.
+    pub(crate) manifest_path: PathBuf,
+    /// Where the log is.
+    pub(crate) kind: EngineKind,
+}
+
+/// Where the log is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EngineKind {
     /// On this machine, in the node's data directory.
     Embedded {
-        /// The manifest, read and valid.
-        manifest: BridgeManifest,
-        /// Where it was read from; schema references are relative to its folder.
-        manifest_path: PathBuf,
         /// Seconds from the end of one maintenance to the begin of the next.
         maintenance_interval_seconds: u64,
     },
+    /// On a broker.
+    Nats(BrokerConfig),
+}
+
+impl EngineConfig {
+    /// Seconds from the end of one maintenance to the begin of the next.
+    pub(crate) const fn maintenance_interval_seconds(&self) -> u64 {
+        match &self.kind {
+            EngineKind::Embedded { maintenance_interval_seconds } => *maintenance_interval_seconds,
+            EngineKind::Nats(_) => limits::MAINTENANCE_INTERVAL_SECONDS.default,
+        }
+    }
+
+    /// The broker, when the log is on one.
+    pub(crate) const fn broker(&self) -> Option<&BrokerConfig> {
+        match &self.kind {
+            EngineKind::Embedded { .. } => None,
+            EngineKind::Nats(broker) => Some(broker),
+        }
+    }
+}
+
+/// The broker behind the topics, and who the node is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BrokerConfig {
+    /// Where it is and whom it must prove to be.
+    pub(crate) peer: Peer,
+    /// Whether TLS begins before the broker says anything.
+    pub(crate) tls_first: bool,
+    /// What publishes and reads.
+    pub(crate) bus_credential: BrokerUser,
+    /// What delivers, for each tenant with triggers.
+    pub(crate) trigger_credentials: BTreeMap<TenantId, BrokerUser>,
+}
+
+/// A user of the broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BrokerUser {
+    /// Its name there.
+    pub(crate) user: String,
+    /// Its password's name in the secret store.
+    pub(crate) secret: SecretName,
 }
 
 /// Where the node's credentials are.

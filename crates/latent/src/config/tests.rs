@@ -6,8 +6,10 @@ use latent_core::Budget;
 
 use super::load::parse;
 use super::problem::PlacedProblem;
-use super::settings::{KeySource, SecretsConfig, SharePermission, StartPosition};
+use super::settings::{EngineKind, KeySource, SecretsConfig, SharePermission, StartPosition};
 use super::*;
+
+mod broker;
 
 const MANIFEST: &str = "\
 manifest_version: 1
@@ -97,8 +99,9 @@ fn the_example_is_read_with_every_default() {
     let base = folder.path.parent().unwrap();
     assert_eq!(path, folder.path);
     assert_eq!((&*node.name, node.data_dir, node.cells, node.drain_millis), ("edge-1", base.join("data"), None, 10_000));
-    let EngineConfig::Embedded { manifest, manifest_path, maintenance_interval_seconds } = engine;
-    assert_eq!((manifest.topics.len(), manifest_path, maintenance_interval_seconds), (3, base.join("bridge.yaml"), 60));
+    let EngineConfig { manifest, manifest_path, kind } = engine;
+    assert_eq!((manifest.topics.len(), manifest_path), (3, base.join("bridge.yaml")));
+    assert_eq!(kind, EngineKind::Embedded { maintenance_interval_seconds: 60 });
     assert_eq!(topics.iter().map(|topic| topic.name.as_str()).collect::<Vec<_>>(), ["github.events", "triage.results"]);
     assert_eq!(services[0].component, base.join("triage.wasm"));
     assert_eq!(services[0].grants[0].topics[0].as_str(), "triage.results");
@@ -159,7 +162,7 @@ fn the_interval_of_maintenance_is_accepted_in_its_range_alone() {
         let text = EXAMPLE.replace("kind = \"embedded\"", &format!("kind = \"embedded\"\nmaintenance_interval_seconds = {seconds}"));
         match parse(&folder.path, &text, NamedFiles::NotNeeded) {
             Ok(loaded) => {
-                let EngineConfig::Embedded { maintenance_interval_seconds, .. } = loaded.config.engine;
+                let EngineKind::Embedded { maintenance_interval_seconds } = loaded.config.engine.kind else { panic!("{seconds}") };
                 assert!(accepted && maintenance_interval_seconds.to_string() == seconds.replace('_', ""), "{seconds}");
             }
             Err(error) => {
@@ -185,8 +188,11 @@ const CASES: &[Case] = &[
     ("name = \"edge-1\"", "name = \"a b\"", &[("name = \"a b\"", "config-name", "node name \"a b\" is not acceptable: ' ' at byte 1")]),
     ("[node]", "[noed]", &[("[noed]", "config-missing-key", "node is missing"), ("[noed]", "config-unknown-key", "\"node\"?")]),
     ("data_dir = \"data\"", "data_dir = \"data\"\nadmin = \"127.0.0.1:1\"", &[("admin", "config-not-built", "admin in [node]")]),
-    ("kind = \"embedded\"", "kind = \"nats\"\naddress = \"h:1\"\nroots = []", &[("kind", "config-not-built", "nats")]),
-    ("kind = \"embedded\"", "kind = \"embedded\"\ntls_first = true", &[("tls_first", "config-not-built", "tls_first in [engine]")]),
+    (
+        "kind = \"embedded\"",
+        "kind = \"embedded\"\ntls_first = true",
+        &[("tls_first", "config-other-engine", "kind = \"embedded\"; remove it")],
+    ),
     ("kind = \"embedded\"", "kind = \"embeded\"", &[("kind", "config-choice", "did you mean \"embedded\"?")]),
     ("kind = \"embedded\"", "kind = \"redis\"", &[("kind", "config-choice", "use one of: embedded, nats")]),
     ("bridge.yaml", "nowhere.yaml", &[("nowhere", "config-manifest", "nowhere.yaml")]),

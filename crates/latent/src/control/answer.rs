@@ -1,9 +1,10 @@
 //! From a request to its answer. Used by the socket and by commands that have the directory to themselves.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use latent_bridge::{BusError, EventBus, HeadContent, PublishResult, RecordHead};
-use latent_core::{ActivationId, Offset, Partition, Place, TopicName, Uid};
+use latent_bridge::{BusError, EventBus, HeadContent, PublishAck, PublishResult};
+use latent_core::{ActivationId, Offset, Partition, Place, TopicName, Uid, partition_for};
 use tokio::sync::watch;
 
 use super::administration::page_of_services;
@@ -12,6 +13,7 @@ use super::protocol::{Answer, Bounds, Event, Fault, NewEvent, Placed, Published,
 use super::replaying::replay;
 use super::statistics::{PartitionPlace, page_of_partitions};
 use super::target::{ControlTarget, TriggerStatus};
+use crate::engine::Engine;
 use crate::limits;
 
 /// Answers one request. Nothing in it blocks the calling thread: it runs on a thread that may block.
@@ -37,21 +39,25 @@ fn answer_blocking(target: &dyn ControlTarget, request: Request, handed_over: &d
 }
 
 fn read(target: &dyn ControlTarget, request: Request, handed_over: &dyn Fn(ActivationId)) -> Result<Answer, Fault> {
-    let bus = target.bus();
     Ok(match request {
         Request::Ping => Answer::Node(target.node_info()),
-        Request::Topics => Answer::Topics(topics(&*bus)?),
+        Request::Topics => Answer::Topics(target.statistics()?.into_iter().map(TopicInfo::from).collect()),
         Request::Bounds { topic, partition } => {
-            let (first, next) = bus.bounds(&topic, Partition(partition))?;
+            let (first, next) = target.bus()?.bounds(&topic, Partition(partition))?;
             Answer::Bounds(Bounds { first: first.0, next: next.0 })
         }
         Request::Fetch { topic, partition, offset, max } => {
-            Answer::Events(fetch(&*bus, &topic, Range { partition: Partition(partition), offset: Offset(offset), max })?)
+            let range = Range { partition: Partition(partition), offset: Offset(offset), max };
+            Answer::Events(fetch(&*target.bus()?, target.engine(), &topic, range)?)
         }
         Request::Find { topic, key, uid } => {
             let uid = Uid::parse(&uid).map_err(BusError::from)?;
-            let found = bus.submit_find(&topic, &key, &uid).wait()?;
-            Answer::Found(found.map(Placed::from))
+            let bus = target.bus()?;
+            let found = match key {
+                Some(key) => bus.submit_find(&topic, &key, &uid).wait(),
+                None => find_anywhere(&*bus, target.engine(), &topic, &uid),
+            };
+            Answer::Found(found?.map(Placed::from))
         }
         Request::TriggerStatus { after } => page_of_statuses(target.trigger_status(), after.as_deref()),
         Request::Summary => Answer::Summary(target.node_summary()),
@@ -59,7 +65,7 @@ fn read(target: &dyn ControlTarget, request: Request, handed_over: &dyn Fn(Activ
         Request::Maintain => Answer::Maintained(target.maintain()?.into()),
         Request::Reload(order) => Answer::Reloaded(target.reload(order)?),
         Request::Invoke(invocation) => Answer::Invoked(Box::new(target.invoke(*invocation, handed_over)?)),
-        Request::Publish { topic, events } => publish(&*bus, &topic, events),
+        Request::Publish { topic, events } => publish(&*target.bus()?, &topic, events),
         Request::Services { after } => {
             let (services, more) = page_of_services(target.services()?, after.as_ref());
             Answer::Services { services, more }
@@ -68,7 +74,7 @@ fn read(target: &dyn ControlTarget, request: Request, handed_over: &dyn Fn(Activ
         Request::RevokeService(order) => Answer::Revoked(target.revoke_service(&order)?),
         Request::Clock => Answer::Clock(target.clock()?),
         Request::ConfirmClock => Answer::Clock(target.confirm_clock()?),
-        Request::Replay(order) => Answer::Replayed(replay(&*bus, &order)?),
+        Request::Replay(order) => Answer::Replayed(replay(&*target.bus()?, &order)?),
         Request::EventHistory { topic, partition, offset } => {
             let topic = TopicName::parse(&topic).map_err(BusError::from)?;
             let place = Place { topic, partition: Partition(partition), offset: Offset(offset) };
@@ -82,28 +88,46 @@ fn read(target: &dyn ControlTarget, request: Request, handed_over: &dyn Fn(Activ
     })
 }
 
-fn statistics(target: &dyn ControlTarget, topic: Option<&str>, after: Option<&PartitionPlace>) -> Result<Answer, BusError> {
+fn statistics(target: &dyn ControlTarget, topic: Option<&str>, after: Option<&PartitionPlace>) -> Result<Answer, Fault> {
     if let Some(topic) = topic {
         // Refuses what the log does not have.
-        target.bus().partitions(topic)?;
+        target.bus()?.partitions(topic)?;
     }
-    let mut topics = target.statistics();
+    let mut topics = target.statistics()?;
     topics.retain(|statistics| topic.is_none_or(|topic| statistics.topic == topic));
     let (partitions, more) = page_of_partitions(&topics, after);
     Ok(Answer::Statistics { partitions, more })
 }
 
-fn topics(bus: &dyn EventBus) -> Result<Vec<TopicInfo>, BusError> {
-    let describe = |topic: String| {
-        let partitions = bus.partitions(&topic)?;
-        let mut events = 0_u64;
-        for partition in 0..partitions {
-            let (first, next) = bus.bounds(&topic, Partition(partition))?;
-            events = events.saturating_add(next.0.saturating_sub(first.0));
+/// The event with this uid, whatever its key. An engine on local files knows uids by topic; on a broker they are known by partition, so
+/// each is asked, and what cannot be read in one of them leaves the answer open only when no other has it.
+fn find_anywhere(bus: &dyn EventBus, engine: Engine, topic: &str, uid: &Uid) -> Result<Option<PublishAck>, BusError> {
+    if engine == Engine::Embedded {
+        return bus.submit_find(topic, "", uid).wait();
+    }
+    let mut open = None;
+    for key in keys_of(bus.partitions(topic)?) {
+        match bus.submit_find(topic, &key, uid).wait() {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => {}
+            Err(error @ BusError::Unreadable { .. }) => open = open.or(Some(error)),
+            Err(error) => return Err(error),
         }
-        Ok(TopicInfo { topic, partitions, events })
-    };
-    bus.topics().into_iter().map(describe).collect()
+    }
+    open.map_or(Ok(None), Err)
+}
+
+/// For each partition, in their order, a key that chooses it.
+fn keys_of(partitions: u32) -> Vec<String> {
+    let mut keys = BTreeMap::new();
+    for number in 0_u64.. {
+        if keys.len() as u64 >= u64::from(partitions) {
+            break;
+        }
+        let key = number.to_string();
+        keys.entry(partition_for(&key, partitions)).or_insert(key);
+    }
+    keys.into_values().collect()
 }
 
 /// Publishes records in order, together. What comes behind a failure that may pass is not tried: it must not overtake.
@@ -140,26 +164,35 @@ struct Range {
     max: u64,
 }
 
-/// A page that fits an answer. The heads tell how much is read, so that no more payload is loaded than is sent.
-fn fetch(bus: &dyn EventBus, topic: &str, range: Range) -> Result<Vec<Event>, BusError> {
+/// A page that fits an answer.
+fn fetch(bus: &dyn EventBus, engine: Engine, topic: &str, range: Range) -> Result<Vec<Event>, BusError> {
     let max = usize::try_from(range.max).unwrap_or(usize::MAX).min(limits::FETCH_PAGE_RECORDS.max_usize());
-    let heads = bus.submit_heads(topic, range.partition, range.offset, max).wait()?;
-    let records = bus.submit_fetch(topic, range.partition, range.offset, fitting(&heads)).wait()?;
+    let mut records = match engine {
+        Engine::Embedded => {
+            // The heads tell how much is read, so that no more payload is loaded than is sent.
+            let heads = bus.submit_heads(topic, range.partition, range.offset, max).wait()?;
+            let sizes = heads.iter().map(|head| match &head.content {
+                HeadContent::Readable { key, payload_bytes } => payload_bytes.saturating_add(key.len() as u64),
+                HeadContent::Damaged => 0,
+            });
+            bus.submit_fetch(topic, range.partition, range.offset, fitting(sizes)).wait()?
+        }
+        // Heads are another pass over the stream there, and one reader is kept for whoever goes on where it ended.
+        Engine::Nats => bus.submit_fetch(topic, range.partition, range.offset, max).wait()?,
+    };
+    let sizes = records.iter().map(|stored| (stored.record.payload.len() + stored.record.key.len()) as u64);
+    records.truncate(fitting(sizes));
     Ok(records.into_iter().map(Event::from).collect())
 }
 
 /// How many records fit a page: at least one, if there is one.
-fn fitting(heads: &[RecordHead]) -> usize {
-    let mut bytes = 0_u64;
-    let fits = |head: &&RecordHead| {
-        let own = match &head.content {
-            HeadContent::Readable { key, payload_bytes } => payload_bytes.saturating_add(key.len() as u64),
-            HeadContent::Damaged => 0,
-        };
-        bytes = bytes.saturating_add(own);
+fn fitting(sizes: impl ExactSizeIterator<Item = u64>) -> usize {
+    let (mut bytes, at_least) = (0_u64, sizes.len().min(1));
+    let fits = |own: &u64| {
+        bytes = bytes.saturating_add(*own);
         bytes <= limits::FETCH_PAGE_BYTES.max
     };
-    heads.iter().take_while(fits).count().max(heads.len().min(1))
+    sizes.take_while(fits).count().max(at_least)
 }
 
 fn page_of_statuses(statuses: Vec<TriggerStatus>, after: Option<&str>) -> Answer {
@@ -174,15 +207,11 @@ fn page_of_statuses(statuses: Vec<TriggerStatus>, after: Option<&str>) -> Answer
 mod tests {
     use std::sync::Mutex;
 
-    use latent_bridge::{AppendWatcher, MaintenanceReport, PublishAck};
+    use latent_bridge::{AppendWatcher, MaintenanceReport, RecordHead};
     use latent_core::{NewRecord, StoredRecord, Ticket, UnixMillis};
 
     use super::super::protocol::Payload;
     use super::*;
-
-    fn head(payload_bytes: u64) -> RecordHead {
-        RecordHead { offset: Offset(0), content: HeadContent::Readable { key: String::new(), payload_bytes } }
-    }
 
     #[test]
     fn a_page_holds_what_fits_and_at_least_one_record() {
@@ -197,8 +226,16 @@ mod tests {
             (&[half, half, 1], 2),
         ];
         for (sizes, expected) in cases {
-            let heads: Vec<_> = sizes.iter().copied().map(head).collect();
-            assert_eq!(fitting(&heads), expected, "{sizes:?}");
+            assert_eq!(fitting(sizes.iter().copied()), expected, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn each_partition_has_a_key_that_chooses_it() {
+        for partitions in [1, 2, 7, 1_024] {
+            let keys = keys_of(partitions);
+            let chosen: Vec<_> = keys.iter().map(|key| partition_for(key, partitions)).collect();
+            assert_eq!(chosen, (0..partitions).map(Partition).collect::<Vec<_>>());
         }
     }
 

@@ -59,8 +59,9 @@ pub(crate) enum Request {
     Find {
         /// Topic.
         topic: String,
-        /// Its key; engines that know uids by topic do not need it.
-        key: String,
+        /// Its key. Without one the whole topic is looked through, which takes an engine longer that knows uids by partition.
+        #[serde(default)]
+        key: Option<String>,
         /// The uid.
         uid: String,
     },

@@ -5,10 +5,10 @@ use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as 
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use latent_bridge::EmbeddedBroker;
 use latent_core::LimitError;
 
 use crate::data_dir::DataDir;
+use crate::log::Log;
 
 /// Why there is no control socket.
 #[derive(Debug, thiserror::Error)]
@@ -37,12 +37,12 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Binds the socket of a data directory. `_owner` is the open log of that directory: its lock makes a socket file that is still
+    /// Binds the socket of a data directory. `_owner` has the lock of that directory: it makes a socket file that is still
     /// there a leftover, which is replaced.
     ///
     /// # Errors
     /// [`SocketError`]; nothing of ours is left behind.
-    pub(crate) fn bind(dir: &DataDir, _owner: &EmbeddedBroker) -> Result<Self, SocketError> {
+    pub(crate) fn bind(dir: &DataDir, _owner: &Log) -> Result<Self, SocketError> {
         dir.check_socket_path()?;
         let path = dir.control_socket();
         refuse_other_files(&path)?;

@@ -1,9 +1,9 @@
 //! Sizes of the log and the result of a maintenance, as they cross the socket and as machines read them.
 
-use latent_bridge::MaintenanceReport;
-use latent_bridge::embedded::{PartitionStatistics, TopicStatistics};
+use latent_bridge::{MaintenanceReport, PartitionStatistics, TopicStatistics};
 use serde::{Deserialize, Serialize};
 
+use super::protocol::TopicInfo;
 use crate::limits;
 
 /// One partition: also the document that `latent bus stats --json` prints. The first seven fields are stable.
@@ -64,6 +64,16 @@ impl PartitionInfo {
     /// Its name.
     pub(crate) fn place(&self) -> PartitionPlace {
         PartitionPlace { topic: self.topic.clone(), partition: self.partition }
+    }
+}
+
+impl From<TopicStatistics> for TopicInfo {
+    /// Events are counted and not computed from offsets, which have gaps on a broker.
+    fn from(topic: TopicStatistics) -> Self {
+        let kept = |numbers: &PartitionStatistics| numbers.records.saturating_add(numbers.damaged);
+        let events = topic.partitions.iter().map(kept).fold(0, u64::saturating_add);
+        let partitions = u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX);
+        Self { topic: topic.topic, partitions, events }
     }
 }
 

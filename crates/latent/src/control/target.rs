@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use latent_bridge::embedded::TopicStatistics;
-use latent_bridge::{EventBus, MaintenanceReport};
+use latent_bridge::{EventBus, MaintenanceReport, TopicStatistics};
 use latent_core::{ActivationId, Place};
 use serde::{Deserialize, Serialize};
 
@@ -14,16 +13,23 @@ use super::invocation::{Invocation, Invoked};
 use super::protocol::{Fault, NodeInfo, cut};
 use super::reloading::{ReloadOrder, Reloaded};
 use crate::administration::AdminError;
+use crate::engine::Engine;
 use crate::limits;
 use crate::maintenance::MaintainError;
 use crate::node::AccountingBound;
 
 /// A node, running or stopped, as commands see it.
 ///
-/// Reports and maintenance are called on threads that may block, never on an executor's; reports should still answer from memory.
+/// Reports and maintenance are called on threads that may block, never on an executor's; reports should still answer from memory, but for
+/// the numbers of a log that a broker has.
 pub(crate) trait ControlTarget: Send + Sync + 'static {
+    /// What keeps the topics.
+    fn engine(&self) -> Engine;
     /// The log.
-    fn bus(&self) -> Arc<dyn EventBus>;
+    ///
+    /// # Errors
+    /// When it is on a broker that is opened only now, and cannot be.
+    fn bus(&self) -> Result<Arc<dyn EventBus>, Fault>;
     /// Who answers.
     fn node_info(&self) -> NodeInfo;
     /// Every binding, ordered by id.
@@ -31,7 +37,10 @@ pub(crate) trait ControlTarget: Send + Sync + 'static {
     /// Counters since the node started.
     fn node_summary(&self) -> NodeSummary;
     /// Numbers of every topic, sorted by name.
-    fn statistics(&self) -> Vec<TopicStatistics>;
+    ///
+    /// # Errors
+    /// When the log is on a broker, which does not tell them.
+    fn statistics(&self) -> Result<Vec<TopicStatistics>, Fault>;
     /// Runs the log's maintenance now, after one that is under way.
     ///
     /// # Errors

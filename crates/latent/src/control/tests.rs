@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use latent_bridge::embedded::TopicStatistics;
-use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus, MaintenanceReport};
+use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus, MaintenanceReport, TopicStatistics};
 use latent_core::{SystemClock, UnixMillis};
 use latent_node::{Catalog, Hold, HoldCause};
 use serde_json::{Value, json};
@@ -20,8 +19,10 @@ use super::target::{ActivationCounts, LatencyMillis};
 use super::*;
 use crate::administration::{self, AdminError, Unread};
 use crate::data_dir::DataDir;
+use crate::engine::Engine;
 use crate::host::{ClockWatch, HostFiles};
 use crate::limits;
+use crate::log::Log;
 use crate::maintenance::MaintainError;
 use latent_core::{ActivationId, Place};
 
@@ -46,8 +47,12 @@ enum Believed {
 }
 
 impl ControlTarget for FakeNode {
-    fn bus(&self) -> Arc<dyn EventBus> {
-        Arc::clone(&self.log) as Arc<dyn EventBus>
+    fn engine(&self) -> Engine {
+        Engine::Embedded
+    }
+
+    fn bus(&self) -> Result<Arc<dyn EventBus>, Fault> {
+        Ok(Arc::clone(&self.log) as Arc<dyn EventBus>)
     }
 
     fn node_info(&self) -> NodeInfo {
@@ -58,8 +63,8 @@ impl ControlTarget for FakeNode {
         (0..self.bindings).map(|number| status(&format!("b{number:04}"))).collect()
     }
 
-    fn statistics(&self) -> Vec<TopicStatistics> {
-        self.log.statistics()
+    fn statistics(&self) -> Result<Vec<TopicStatistics>, Fault> {
+        Ok(self.log.statistics())
     }
 
     fn services(&self) -> Result<Vec<ServiceInfo>, AdminError> {
@@ -182,7 +187,7 @@ impl Served {
         let dir = DataDir::new(&temp.path().join("data"));
         let manifest = BridgeManifest::from_yaml(MANIFEST).unwrap();
         let log = Arc::new(EmbeddedBroker::provision(dir.log(), &manifest).unwrap());
-        let socket = ControlSocket::bind(&dir, &log).unwrap();
+        let socket = ControlSocket::bind(&dir, &Log::Embedded(Arc::clone(&log))).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (stop, stopped) = watch::channel(false);
         let server = {
@@ -269,7 +274,7 @@ fn events_are_published_found_and_read_back() {
         .collect();
     assert_eq!(kinds, ["0 false", "rejected true", "0 true", "conflict true"]);
 
-    let find = Request::Find { topic: "t".to_owned(), key: "k".to_owned(), uid: "a".to_owned() };
+    let find = Request::Find { topic: "t".to_owned(), key: Some("k".to_owned()), uid: "a".to_owned() };
     let Answer::Found(Some(placed)) = client.call(find).unwrap() else { panic!() };
     let fetch = Request::Fetch { topic: "t".to_owned(), partition: placed.partition, offset: 0, max: 10 };
     let Answer::Events(events) = client.call(fetch).unwrap() else { panic!() };
@@ -333,7 +338,7 @@ fn a_fault_of_the_log_keeps_its_kind() {
         (Request::Bounds { topic: "nowhere".to_owned(), partition: 0 }, "unknown-topic"),
         (Request::Bounds { topic: "t".to_owned(), partition: 2 }, "out-of-range"),
         (Request::Statistics { topic: Some("nowhere".to_owned()), after: None }, "unknown-topic"),
-        (Request::Find { topic: "t".to_owned(), key: String::new(), uid: "a b".to_owned() }, "rejected"),
+        (Request::Find { topic: "t".to_owned(), key: None, uid: "a b".to_owned() }, "rejected"),
         (
             Request::Publish { topic: "t".to_owned(), events: vec![event("u", "", ""); limits::PUBLISH_BATCH_RECORDS.max_usize() + 1] },
             "out-of-range",
@@ -367,7 +372,7 @@ fn the_largest_batch_and_the_largest_page_fit_a_line() {
     let keyed = |number| event(&format!("c{number}"), &"\u{1}".repeat(1_024), "");
     let events = (0..limits::FETCH_PAGE_RECORDS.max).map(keyed).collect();
     client.call(Request::Publish { topic: "t".to_owned(), events }).unwrap();
-    let find = Request::Find { topic: "t".to_owned(), key: String::new(), uid: "c0".to_owned() };
+    let find = Request::Find { topic: "t".to_owned(), key: None, uid: "c0".to_owned() };
     let Answer::Found(Some(Placed { partition, offset, .. })) = client.call(find).unwrap() else { panic!() };
     let Answer::Events(page) = client.call(Request::Fetch { topic: "t".to_owned(), partition, offset, max: u64::MAX }).unwrap() else {
         panic!()
@@ -437,7 +442,7 @@ fn half_a_line_changes_nothing() {
         r#"{"version":1,"request":{"publish":{"topic":"t","events":[{"uid":"h","key":"","media_type":"a/b","payload":"eA=="}]}}}"#;
     peer.get_mut().write_all(request.as_bytes()).unwrap();
     drop(peer);
-    let find = Request::Find { topic: "t".to_owned(), key: String::new(), uid: "h".to_owned() };
+    let find = Request::Find { topic: "t".to_owned(), key: None, uid: "h".to_owned() };
     assert_eq!(served.client().call(find).unwrap(), Answer::Found(None));
 }
 
@@ -505,7 +510,7 @@ fn stopping_removes_the_socket_and_ends_connections() {
 fn a_leftover_socket_is_replaced_and_anything_else_is_not() {
     let temp = tempfile::tempdir().unwrap();
     let dir = DataDir::new(&temp.path().join("data"));
-    let log = EmbeddedBroker::provision(dir.log(), &BridgeManifest::from_yaml(MANIFEST).unwrap()).unwrap();
+    let log = Log::Embedded(Arc::new(EmbeddedBroker::provision(dir.log(), &BridgeManifest::from_yaml(MANIFEST).unwrap()).unwrap()));
     drop(std::os::unix::net::UnixListener::bind(dir.control_socket()).unwrap());
     assert!(matches!(ControlClient::greet(&dir.control_socket()), Err(ControlError::NotListening)));
     drop(ControlSocket::bind(&dir, &log).unwrap());

@@ -15,10 +15,11 @@ use super::composition::{Admitted, Composition, Foundation, part};
 use super::maintenance::Schedule;
 use super::reload::Reloader;
 use super::reports::Reports;
+use crate::config::Config;
 use crate::config::settings::{StartPosition, TriggerConfig};
-use crate::config::{Config, EngineConfig};
 use crate::error::CliError;
 use crate::host::{ClockWatch, HostFiles};
+use crate::log::Log;
 use crate::maintenance::Maintainer;
 
 /// The function of the handler contract.
@@ -44,8 +45,8 @@ impl Assembly {
 ///
 /// # Errors
 /// [`CliError::Node`] naming the service, trigger or part.
-pub(super) fn assemble(config: Config, log: Arc<EmbeddedBroker>, runtime: &Handle) -> Result<Assembly, CliError> {
-    let publishing = Arc::clone(&log) as Arc<dyn EventBus>;
+pub(super) fn assemble(config: Config, log: Log, runtime: &Handle) -> Result<Assembly, CliError> {
+    let publishing = log.bus();
     assemble_publishing(config, log, publishing, runtime)
 }
 
@@ -54,19 +55,12 @@ pub(super) fn assemble(config: Config, log: Arc<EmbeddedBroker>, runtime: &Handl
 ///
 /// # Errors
 /// As [`assemble`].
-pub(super) fn assemble_publishing(
-    config: Config,
-    log: Arc<EmbeddedBroker>,
-    publishing: Arc<dyn EventBus>,
-    runtime: &Handle,
-) -> Result<Assembly, CliError> {
+pub(super) fn assemble_publishing(config: Config, log: Log, publishing: Arc<dyn EventBus>, runtime: &Handle) -> Result<Assembly, CliError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    let bus = Arc::clone(&log) as Arc<dyn EventBus>;
-    let EngineConfig::Embedded { maintenance_interval_seconds, .. } = &config.engine;
-    let schedule = Schedule::begin(clock.mono(), *maintenance_interval_seconds);
+    let schedule = Schedule::begin(clock.mono(), config.engine.maintenance_interval_seconds());
     let watch = ClockWatch::open(HostFiles::below(&config.node.data_dir), Arc::clone(&clock));
     let watch = Arc::new(watch.map_err(|error| part("the watch of the clock", &error))?);
-    let maintainer = Arc::new(Maintainer::new(bus, Arc::clone(&watch)));
+    let maintainer = Arc::new(Maintainer::new(log.bus(), Arc::clone(&watch)));
 
     let composition = Composition::new(Foundation {
         config: &config,
@@ -79,9 +73,8 @@ pub(super) fn assemble_publishing(
     composition.tidy(&config.services);
     composition.publish(services)?;
 
-    let store = DeliveryStore::open(&log).map_err(|error| part("the memory of deliveries", &error))?;
-    store.give_up_lost_offsets(&log).map_err(|error| part("the memory of deliveries", &error))?;
-    let parts = BindingParts { log: Arc::clone(&log), store, clock: Arc::clone(&clock), runtime: runtime.clone() };
+    let memory = log.embedded().map(Memory::open).transpose()?;
+    let parts = BindingParts { memory, clock: Arc::clone(&clock), runtime: runtime.clone() };
     let declared = parts.declare(&config.triggers)?;
     parts.spent(&declared).iter().for_each(|told| tracing::warn!("{told}"));
     let bindings = parts.specs(declared);
@@ -123,10 +116,25 @@ impl AppendWatcher for Wake {
     }
 }
 
-/// What bindings are made with.
-pub(super) struct BindingParts {
+/// What deliveries read and what is remembered of them.
+pub(super) struct Memory {
     pub(super) log: Arc<EmbeddedBroker>,
     pub(super) store: Arc<DeliveryStore>,
+}
+
+impl Memory {
+    fn open(log: &Arc<EmbeddedBroker>) -> Result<Self, CliError> {
+        let failed = |error: &dyn std::fmt::Display| part("the memory of deliveries", error);
+        let store = DeliveryStore::open(log).map_err(|error| failed(&error))?;
+        store.give_up_lost_offsets(log).map_err(|error| failed(&error))?;
+        Ok(Self { log: Arc::clone(log), store })
+    }
+}
+
+/// What bindings are made with.
+pub(super) struct BindingParts {
+    /// `None` where topics are on a broker, which wakes nobody yet: no configuration with triggers is valid there.
+    pub(super) memory: Option<Memory>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) runtime: Handle,
 }
@@ -137,9 +145,10 @@ impl BindingParts {
     /// # Errors
     /// [`CliError::Node`] naming the trigger or the memory of deliveries. Places that were made are kept and used the next time.
     pub(super) fn declare(&self, triggers: &[TriggerConfig]) -> Result<Vec<Declared>, CliError> {
+        let Some(Memory { log, store }) = &self.memory else { return Ok(Vec::new()) };
         // All at once, so that a node with many new triggers waits for few syncs.
-        let asked = triggers.iter().map(|trigger| lines_of(trigger, &self.log)).collect::<Result<Vec<_>, _>>()?;
-        let declared = self.store.declare(&asked.concat()).map_err(|error| part("the memory of deliveries", &error))?;
+        let asked = triggers.iter().map(|trigger| lines_of(trigger, log)).collect::<Result<Vec<_>, _>>()?;
+        let declared = store.declare(&asked.concat()).map_err(|error| part("the memory of deliveries", &error))?;
         let mut units = declared.into_iter();
         let with_units = |(trigger, lines): (&TriggerConfig, Vec<Line>)| {
             let units: Vec<u32> = units.by_ref().take(lines.len()).collect();
@@ -150,23 +159,24 @@ impl BindingParts {
 
     /// One binding for each trigger, going on where it was: nothing of it may run when this is called.
     pub(super) fn specs(&self, triggers: Vec<Declared>) -> Vec<BindingSpec> {
-        triggers.into_iter().map(|declared| self.spec(declared)).collect()
+        let memory = self.memory.iter();
+        memory.flat_map(|memory| triggers.iter().map(|declared| self.spec(memory, declared))).collect()
     }
 
-    fn spec(&self, Declared { trigger, lines }: Declared) -> BindingSpec {
-        let partitions = lines.into_iter().map(|((key, _, known_end), unit)| PartitionSpec {
+    fn spec(&self, memory: &Memory, Declared { trigger, lines }: &Declared) -> BindingSpec {
+        let partitions = lines.iter().map(|((key, _, known_end), unit)| PartitionSpec {
             partition: key.partition,
-            remembered: self.store.remembered(unit, self.clock.as_ref(), trigger.retry_delay_max_millis),
-            known_end,
+            remembered: memory.store.remembered(*unit, self.clock.as_ref(), trigger.retry_delay_max_millis),
+            known_end: *known_end,
             intake: Intake::LookAhead,
-            source: Box::new(self.source(&trigger, key, unit)),
+            source: Box::new(self.source(memory, trigger, key, *unit)),
         });
         let partitions = partitions.collect();
         BindingSpec {
             id: trigger.id.clone(),
             topic: trigger.topic.clone(),
-            target: target(&trigger),
-            policy: policy(&trigger),
+            target: target(trigger),
+            policy: policy(trigger),
             dead_letter: trigger.dead_letter.clone(),
             partitions,
         }
@@ -175,13 +185,14 @@ impl BindingParts {
     /// For each trigger that gives no more runs than some of its unsettled events have had: a sentence that says how many those are. Of a
     /// trigger that runs it is what holds now; a run that is under way counts as one that its event has had.
     pub(super) fn spent(&self, triggers: &[Declared]) -> Vec<String> {
-        let counted = triggers.iter().map(|declared| (self.spent_events(declared), &declared.trigger));
+        let Some(memory) = &self.memory else { return Vec::new() };
+        let counted = triggers.iter().map(|declared| (self.spent_events(memory, declared), &declared.trigger));
         counted.filter(|(events, _)| *events > 0).map(|(events, trigger)| told_spent(events, trigger)).collect()
     }
 
-    fn spent_events(&self, Declared { trigger, lines }: &Declared) -> usize {
+    fn spent_events(&self, memory: &Memory, Declared { trigger, lines }: &Declared) -> usize {
         let of_unit = |unit: u32| {
-            let remembered = self.store.remembered(unit, self.clock.as_ref(), trigger.retry_delay_max_millis);
+            let remembered = memory.store.remembered(unit, self.clock.as_ref(), trigger.retry_delay_max_millis);
             let decided: BTreeSet<_> = remembered.verdicts.into_iter().map(|(offset, _)| offset).collect();
             let spent = |(offset, attempts, _): &(Offset, u32, _)| *attempts >= trigger.max_deliveries && !decided.contains(offset);
             remembered.attempts.iter().filter(|note| spent(note)).count()
@@ -189,9 +200,9 @@ impl BindingParts {
         lines.iter().map(|(_, unit)| of_unit(*unit)).sum()
     }
 
-    fn source(&self, trigger: &TriggerConfig, key: UnitKey, unit: u32) -> TopicSource {
-        let bus = Arc::clone(&self.log) as Arc<dyn EventBus>;
-        let source = TopicSource::new(Arc::clone(&bus), Arc::clone(&self.store), key, unit, self.runtime.clone());
+    fn source(&self, memory: &Memory, trigger: &TriggerConfig, key: &UnitKey, unit: u32) -> TopicSource {
+        let bus = Arc::clone(&memory.log) as Arc<dyn EventBus>;
+        let source = TopicSource::new(Arc::clone(&bus), Arc::clone(&memory.store), key.clone(), unit, self.runtime.clone());
         match &trigger.dead_letter {
             Some(topic) => source.with_dead_letters(DeadLetters::new(bus, trigger.id.clone(), topic.clone())),
             None => source,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use latent_bridge::{EmbeddedBroker, EventBus};
 use latent_capabilities::Origin;
 use latent_core::{
     ActivationId, ActivationOutcome, BindingId, Clock, ContractName, CoreError, Deadline, FunctionName, LimitError, Offset, Partition,
@@ -225,11 +224,10 @@ impl Callee<'_> {
 /// Those of starting a node, and [`CliError::Log`] with the fault of a call that was not admitted.
 pub(crate) fn invoke_stopped(config: &Config, invocation: Invocation, doing: &str) -> Result<Invoked, CliError> {
     let dir = DataDir::new(&config.node.data_dir);
-    let log: Arc<EmbeddedBroker> = Arc::new(open_log(config, &dir, "latent invoke")?);
+    let log = open_log(config, &dir, "latent invoke")?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let runtime = Runtime::new().map_err(|error| failed("the command has no runtime", &error, "free threads or file descriptors"))?;
-    let bus = Arc::clone(&log) as Arc<dyn EventBus>;
-    let foundation = Foundation { config, bus, clock: Arc::clone(&clock), runtime: runtime.handle().clone() };
+    let foundation = Foundation { config, bus: log.bus(), clock: Arc::clone(&clock), runtime: runtime.handle().clone() };
     let composition = Composition::new(foundation)?;
     let services: Vec<_> = config.services.iter().filter(|service| service.name.as_str() == invocation.service).cloned().collect();
     composition.publish(composition.admit(&services)?)?;

@@ -81,7 +81,8 @@ impl Composition {
     /// [`CliError::Node`] naming the part.
     pub(super) fn new(foundation: Foundation<'_>) -> Result<Self, CliError> {
         let Foundation { config, bus, clock, runtime } = foundation;
-        let EngineConfig::Embedded { manifest, .. } = &config.engine;
+        // The namespace of derived uids is the manifest's name, whatever the engine.
+        let EngineConfig { manifest, .. } = &config.engine;
         let publisher = Arc::new(TopicPublisher::new(bus, &manifest.name, Arc::clone(&clock)));
         let provider = topics_provider(&manifest.name).map_err(|error| part("the provider for topics", &error))?;
         let dir = DataDir::new(&config.node.data_dir);

@@ -12,10 +12,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::assembly::{Assembly, assemble_publishing};
-use super::{close_audit, failed, open_log};
+use super::{close_audit, failed, open_embedded};
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::error::CliError;
+use crate::log::Log;
 
 /// See the module. What runs when it is dropped is left to end by itself; its log is released with the last handle on it.
 pub(crate) struct InProcessNode {
@@ -35,9 +36,9 @@ impl InProcessNode {
     /// As [`super::run`].
     pub(crate) fn start(config: Config, publishing: impl FnOnce(&Arc<EmbeddedBroker>) -> Arc<dyn EventBus>) -> Result<Self, CliError> {
         let dir = DataDir::new(&config.node.data_dir);
-        let log = Arc::new(open_log(&config, &dir, "latent bench")?);
+        let log = Arc::new(open_embedded(&config, &dir, "latent bench")?);
         let runtime = Runtime::new().map_err(|error| failed("the node has no runtime", &error, "free threads or file descriptors"))?;
-        let assembly = assemble_publishing(config, Arc::clone(&log), publishing(&log), runtime.handle())?;
+        let assembly = assemble_publishing(config, Log::Embedded(Arc::clone(&log)), publishing(&log), runtime.handle())?;
         let Assembly { driver, manager, audit, reports, maintenance: _ } = assembly;
         let (stop, stopped) = watch::channel(false);
         let delivering = runtime.spawn(driver.run(stopped));

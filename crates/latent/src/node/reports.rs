@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use latent_bridge::embedded::TopicStatistics;
-use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport};
+use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport, TopicStatistics};
 use latent_capabilities::PoolSnapshot;
 use latent_core::{ActivationId, Clock, Offset, Partition, Place, SystemClock};
 use latent_nats::{NatsPublisher, NatsSnapshot};
@@ -26,16 +25,16 @@ use crate::control::{
     JournalReach, LatencyMillis, NodeInfo, NodeSummary, PoolUse, ProviderSummary, PublicationCounts, ReloadOrder, Reloaded, RemovedTrigger,
     RevokeOrder, Revoked, RouteOrder, Routed, ServiceInfo, TriggerEvent, TriggerStatus, runs_of,
 };
+use crate::engine::Engine;
 use crate::error::CliError;
 use crate::host::ClockWatch;
+use crate::log::Log;
 use crate::maintenance::{MaintainError, Maintainer};
-
-const ENGINE: &str = "embedded";
 
 /// The running node as commands see it.
 pub(super) struct Reports {
     pub(super) reloader: Reloader,
-    pub(super) log: Arc<EmbeddedBroker>,
+    pub(super) log: Log,
     pub(super) deliveries: DeliveryHandle,
     pub(super) composition: Arc<Composition>,
     pub(super) clock: Arc<dyn Clock>,
@@ -55,13 +54,17 @@ impl Reports {
 }
 
 impl ControlTarget for Reports {
-    fn bus(&self) -> Arc<dyn EventBus> {
-        Arc::clone(&self.log) as Arc<dyn EventBus>
+    fn engine(&self) -> Engine {
+        self.log.engine()
+    }
+
+    fn bus(&self) -> Result<Arc<dyn EventBus>, Fault> {
+        Ok(self.log.bus())
     }
 
     fn node_info(&self) -> NodeInfo {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        NodeInfo { name: self.name(), version, pid: std::process::id(), engine: ENGINE.to_owned() }
+        NodeInfo { name: self.name(), version, pid: std::process::id(), engine: self.engine().word().to_owned() }
     }
 
     fn trigger_status(&self) -> Vec<TriggerStatus> {
@@ -97,8 +100,8 @@ impl ControlTarget for Reports {
         }
     }
 
-    fn statistics(&self) -> Vec<TopicStatistics> {
-        self.log.statistics()
+    fn statistics(&self) -> Result<Vec<TopicStatistics>, Fault> {
+        Ok(self.log.statistics()?)
     }
 
     fn maintain(&self) -> Result<MaintenanceReport, MaintainError> {
@@ -179,7 +182,7 @@ impl ControlTarget for Reports {
                 TriggerEvent::of(status, dead_letter)
             })
             .collect();
-        triggers.extend(removed_events(self.reloader.store(), &config.triggers, topic));
+        triggers.extend(self.reloader.store().into_iter().flat_map(|store| removed_events(store, &config.triggers, topic)));
         let manager = &self.composition.manager;
         let (runs, runs_left_out) = runs_of(&manager.journal_of_event(topic, *partition, *offset));
         let (entries, oldest) = manager.journal_reach();
@@ -188,7 +191,8 @@ impl ControlTarget for Reports {
     }
 
     fn removed_triggers(&self) -> Result<Vec<RemovedTrigger>, Fault> {
-        Ok(removed_triggers(self.reloader.store(), &self.reloader.config().triggers))
+        let configured = &self.reloader.config().triggers;
+        Ok(self.reloader.store().map_or_else(Vec::new, |store| removed_triggers(store, configured)))
     }
 
     fn forget_trigger(&self, id: &str) -> Result<Forgotten, Fault> {
@@ -201,7 +205,7 @@ impl ControlTarget for Reports {
 fn running_status(status: BindingStatus) -> TriggerStatus {
     TriggerStatus {
         id: status.id.to_string(),
-        engine: ENGINE.to_owned(),
+        engine: Engine::Embedded.word().to_owned(),
         state: match status.state {
             CycleState::Idle => BindingState::Idle,
             CycleState::Delayed => BindingState::Delayed,
@@ -273,7 +277,7 @@ fn stopped_trigger(trigger: &TriggerConfig, log: &EmbeddedBroker, store: &Delive
     }
     Ok(TriggerStatus {
         id: trigger.id.to_string(),
-        engine: ENGINE.to_owned(),
+        engine: Engine::Embedded.word().to_owned(),
         state: BindingState::Stopped,
         pending,
         unacknowledged: 0,

@@ -28,7 +28,7 @@ pub(crate) struct FetchArgs {
     /// Only this partition
     #[arg(long, value_name = "N")]
     partition: Option<u32>,
-    /// First offset wanted, in each partition
+    /// First offset wanted, in each partition; on a broker an offset is the sequence in the topic's stream, and those of a partition have gaps
     #[arg(long, value_name = "K", default_value_t = 0)]
     offset: u64,
     /// Print at most so many events of each partition
@@ -108,12 +108,14 @@ struct Rest {
 }
 
 impl Rest {
+    /// Whether there is more is told by the log and not by offsets: on a broker those between two events may be of other partitions.
     fn look_at(&mut self, cursor: &Cursor, access: &mut Access) -> Result<(), CliError> {
-        let doing = format!("looking for the end of {}/p{}", cursor.topic, cursor.partition);
-        let request = Request::Bounds { topic: cursor.topic.clone(), partition: cursor.partition };
-        let Answer::Bounds(bounds) = topic::ask(access, &cursor.topic, &doing, request)? else { return Err(unexpected(&doing)) };
-        if bounds.next > cursor.offset {
-            self.add(cursor.partition, cursor.offset.max(bounds.first));
+        let mut ahead = Cursor { topic: cursor.topic.clone(), ..*cursor };
+        match ahead.page(access, 1) {
+            Ok(page) => page.first().into_iter().for_each(|event| self.add(cursor.partition, event.offset)),
+            // A record that cannot be read is more, too.
+            Err(CliError::Damaged { .. }) => self.add(cursor.partition, cursor.offset),
+            Err(error) => return Err(error),
         }
         Ok(())
     }

@@ -20,9 +20,9 @@ pub(crate) struct FindArgs {
     topic: String,
     /// The event's uid
     uid: String,
-    /// The event's key; the embedded engine finds the uid without it
-    #[arg(long, value_name = "KEY", default_value = "")]
-    key: String,
+    /// The event's key: spares a broker the other partitions; the embedded engine needs none
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
 }
 
 /// Prints the event. That no readable event has the uid is certain, and an error.

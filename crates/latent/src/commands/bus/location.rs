@@ -1,12 +1,15 @@
-//! Which data directory a command is about: named by the configuration or by `--engine`.
+//! Which log a command is about: named by the configuration or by `--engine`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use latent_bridge::BridgeManifest;
 
 use crate::access::{Access, without_bindings};
-use crate::config::{self, EngineConfig, NamedFiles};
+use crate::broker;
+use crate::config::{self, Config, EngineConfig, NamedFiles, read_manifest};
 use crate::data_dir::DataDir;
+use crate::engine::Engine;
 use crate::error::CliError;
 
 /// The arguments every bus command takes.
@@ -15,40 +18,105 @@ pub(super) struct LocationArgs {
     /// Configuration file of the node
     #[arg(short, long, value_name = "FILE", default_value = "latent.toml", conflicts_with = "engine")]
     config: PathBuf,
-    /// The engine itself: `embedded:DIR`, where DIR is a node's data directory
+    /// The engine itself: `embedded:DIR`, where DIR is a node's data directory, or `nats`, the broker that AV_NATS_URL names
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
+    /// The manifest of the topics: with `--engine nats`, and with `provision`
+    #[arg(long, value_name = "FILE")]
+    pub(super) manifest: Option<PathBuf>,
 }
 
-/// A data directory, and the manifest if the configuration names one.
+/// Where a log is.
 #[derive(Debug)]
-pub(super) struct Location {
-    pub(super) dir: DataDir,
-    pub(super) manifest: Option<PathBuf>,
+pub(super) enum Location {
+    /// In a data directory. The manifest is the one that the configuration names.
+    Directory {
+        /// The directory.
+        dir: DataDir,
+        /// Its node's manifest.
+        manifest: Option<PathBuf>,
+    },
+    /// On the broker of a node's configuration.
+    NodeOnBroker(Box<Config>),
+    /// On the broker that the environment names, with this manifest.
+    Broker(PathBuf),
 }
 
 impl LocationArgs {
     pub(super) fn locate(&self) -> Result<Location, CliError> {
         if let Some(engine) = &self.engine {
-            return Ok(Location { dir: directory_of(engine)?, manifest: None });
+            return self.of_engine(engine);
         }
         let config = config::load(&self.config, NamedFiles::NotNeeded)?.config;
-        let EngineConfig::Embedded { manifest_path, .. } = config.engine;
-        Ok(Location { dir: DataDir::new(&config.node.data_dir), manifest: Some(manifest_path) })
+        if config.engine.broker().is_some() {
+            return Ok(Location::NodeOnBroker(Box::new(config)));
+        }
+        let EngineConfig { manifest_path, .. } = config.engine;
+        Ok(Location::Directory { dir: DataDir::new(&config.node.data_dir), manifest: Some(manifest_path) })
+    }
+
+    fn of_engine(&self, engine: &str) -> Result<Location, CliError> {
+        if engine == Engine::Nats.word() {
+            let Some(manifest) = &self.manifest else {
+                let reason = "with --engine nats the manifest must be named: --manifest bridge.yaml".to_owned();
+                return Err(CliError::Value { option: "--manifest", reason });
+            };
+            return Ok(Location::Broker(manifest.clone()));
+        }
+        let wrong = |reason: String| Err(CliError::Value { option: "--engine", reason });
+        match engine.split_once(':') {
+            Some(("embedded", dir)) if !dir.is_empty() => Ok(Location::Directory { dir: DataDir::new(dir.as_ref()), manifest: None }),
+            Some(("nats", _)) => wrong("the broker of `--engine nats` is named by AV_NATS_URL in the environment".to_owned()),
+            _ => wrong(format!("{engine:?} is neither `embedded:DIR` nor `nats`")),
+        }
+    }
+
+    /// As [`LocationArgs::locate`], for a command that looks at a log as it is.
+    pub(super) fn locate_existing(&self) -> Result<Location, CliError> {
+        let location = self.locate()?;
+        if self.manifest.is_some() && !matches!(location, Location::Broker(_)) {
+            let reason = "this log has its manifest; --manifest goes with --engine nats, and with `latent bus provision`".to_owned();
+            return Err(CliError::Value { option: "--manifest", reason });
+        }
+        Ok(location)
     }
 
     /// The way to the data, for a command that others know as `holder` while it has the directory.
     pub(super) fn access(&self, holder: &str) -> Result<Access, CliError> {
-        Access::open(&self.locate()?.dir, holder, &without_bindings)
+        self.locate_existing()?.access(holder)
     }
 }
 
-fn directory_of(engine: &str) -> Result<DataDir, CliError> {
-    if engine == "nats" || engine.starts_with("nats:") {
-        return Err(CliError::NotBuilt { what: "the engine nats".to_owned(), instead: "use --engine embedded:DIR or -c latent.toml" });
+impl Location {
+    /// The way to the data.
+    pub(super) fn access(&self, holder: &str) -> Result<Access, CliError> {
+        match self {
+            Self::Directory { dir, .. } => Access::open(dir, holder, &without_bindings),
+            Self::NodeOnBroker(config) => {
+                if let Some(node) = Access::try_node(&DataDir::new(&config.node.data_dir))? {
+                    return Ok(Access::Node(node));
+                }
+                let opened = broker::open(config);
+                Access::to_broker(opened.map_err(|source| CliError::Broker { doing: OPENING.to_owned(), source })?)
+            }
+            Self::Broker(file) => {
+                // The environment first: without it no file is worth a look.
+                let options = broker::options_from_environment(file)?;
+                let opened = broker::open_with(options, &manifest_for_nats(file)?);
+                Access::to_broker(opened.map_err(|source| CliError::Broker { doing: OPENING.to_owned(), source })?)
+            }
+        }
     }
-    match engine.strip_prefix("embedded:") {
-        Some(dir) if !dir.is_empty() => Ok(DataDir::new(dir.as_ref())),
-        _ => Err(CliError::Value { option: "--engine", reason: format!("{engine:?} is neither `embedded:DIR` nor `nats`") }),
-    }
+}
+
+const OPENING: &str = "opening the topics on the broker";
+
+/// Reads a manifest that is named on the command line.
+pub(super) fn manifest_for_nats(file: &Path) -> Result<BridgeManifest, CliError> {
+    manifest_for(file, Engine::Nats)
+}
+
+/// As [`manifest_for_nats`], for either engine.
+pub(super) fn manifest_for(file: &Path, engine: Engine) -> Result<BridgeManifest, CliError> {
+    read_manifest(file, engine).map_err(|refusal| CliError::Manifest { file: file.to_owned(), reason: refusal.to_string() })
 }

@@ -18,6 +18,8 @@ Examples:
 Removes what is older than its topic's `hot_hours`, segment by segment. A running node does it by itself, every \
 `maintenance_interval_seconds`; then this command asks the node, which does it once more at once.
 
+On a broker there is nothing to do: it removes what is old by itself.
+
 Exit status: 1 if a topic was skipped or a file could not be removed, else 0.")]
 pub(crate) struct MaintainArgs {
     #[command(flatten)]

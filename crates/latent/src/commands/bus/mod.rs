@@ -1,4 +1,4 @@
-//! `latent bus`: the log behind the topics, through the running node or in its directory.
+//! `latent bus`: the log behind the topics, through the running node, in its directory or on a broker.
 
 mod event;
 mod fetch;
@@ -25,7 +25,7 @@ use crate::output::Output;
 /// `latent bus`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BusCommand {
-    /// Create the data directory for a manifest
+    /// Create the data directory for a manifest, or the streams on a broker
     Provision(provision::ProvisionArgs),
     /// List the topics
     Topics(topics::TopicsArgs),

@@ -18,7 +18,8 @@ Examples:
   latent bus stats github.events --json
 
 FIRST and NEXT are offsets: the oldest event that is kept, and the one that the next event gets. DAMAGED offsets lie between them and \
-cannot be read. The partitions of a topic share its segment files. A poisoned topic takes nothing until the node is started again.")]
+cannot be read. The partitions of a topic share its segment files. A poisoned topic takes nothing until the node is started again. On a \
+broker offsets are sequences of the topic's stream, which its partitions share, and there are no segment files.")]
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     location: LocationArgs,

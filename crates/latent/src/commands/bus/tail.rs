@@ -1,10 +1,11 @@
 //! `latent bus tail`.
 //!
-//! Only a running node appends, so following means following the node: while none runs, nothing can come, and holding the directory
-//! would keep one from starting. The directory is therefore opened once, to find the places, and given back.
+//! On the embedded engine only a running node appends, so following means following the node: while none runs, nothing can come, and
+//! holding the directory would keep one from starting. The directory is therefore opened once, to find the places, and given back. On a
+//! broker anybody may append: where no node answers, the broker itself is followed, and waited for while it is away.
 //!
 //! What cannot be printed is told on standard error and passed: a damaged record, and offsets that retention removed before they were
-//! read.
+//! read. On a broker the offsets of a partition have gaps, so a gap tells nothing there.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,11 +15,11 @@ use clap::Args;
 
 use super::event::EventPrinter;
 use super::fetch::Cursor;
-use super::location::LocationArgs;
+use super::location::{Location, LocationArgs};
 use super::topic;
-use crate::access::{Access, unexpected, without_bindings};
+use crate::access::{Access, unexpected};
 use crate::control::{Answer, Bounds, Fault, Request};
-use crate::data_dir::DataDir;
+use crate::engine::Engine;
 use crate::error::CliError;
 use crate::limits;
 use crate::output::Output;
@@ -27,6 +28,9 @@ use crate::stop::StopSignal;
 /// How long the log is left alone after it had nothing new.
 const POLL_PAUSE: Duration = Duration::from_millis(200);
 
+/// How long a broker that did not answer is left alone.
+const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
+
 /// Arguments of `latent bus tail`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -34,7 +38,7 @@ Examples:
   latent bus tail triage.results --from-start --json
   latent bus tail triage.results --partition 0 --from 1200
 
-Ends with Ctrl-C or when its reader goes away, with status 0. It goes on through restarts of the node.")]
+Ends with Ctrl-C or when its reader goes away, with status 0. It goes on through restarts of node and broker.")]
 pub(crate) struct TailArgs {
     #[command(flatten)]
     location: LocationArgs,
@@ -51,24 +55,31 @@ pub(crate) struct TailArgs {
     partition: Option<u32>,
 }
 
-/// Follows until interrupted, through restarts of the node. Partitions take turns; within one, events come in order.
+/// Follows until interrupted, through restarts of node and broker. Partitions take turns; within one, events come in order.
 pub(super) fn tail(args: &TailArgs, output: &mut Output) -> Result<(), CliError> {
-    let dir = args.location.locate()?.dir;
+    let location = args.location.locate_existing()?;
     let stop = StopSignal::install()?;
-    let mut following = Following { args, printer: EventPrinter::new(&args.topic, output), cursors: BTreeMap::new() };
-    let mut way = Some(Access::open(&dir, "latent bus tail", &without_bindings)?);
+    let mut way = Some(location.access("latent bus tail")?);
+    let engine = way.as_mut().map_or(Ok(Engine::Embedded), Access::engine)?;
+    let mut following = Following { args, engine, printer: EventPrinter::new(&args.topic, output), cursors: BTreeMap::new(), away: false };
     while !stop.is_set() && !output.is_closed() {
         output.look_for_reader();
         let Some(access) = &mut way else {
             stop.wait(POLL_PAUSE);
-            way = Access::try_node(&dir)?.map(Access::Node);
+            way = found_again(&location)?;
             continue;
         };
         match following.turn(access, output) {
-            Ok(Progress::Some) => {}
-            Ok(Progress::None) => way = rest(way, &stop, &dir, output)?,
+            Ok(Progress::Some) => following.away = false,
+            Ok(Progress::None) => {
+                following.away = false;
+                way = rest(way, &stop, &location, output)?;
+            }
             // The node went away: wait for the next one.
             Err(CliError::Control { source, .. }) if source.is_lost_connection() => way = None,
+            Err(CliError::Log { fault, .. }) if engine == Engine::Nats && is_outage(&fault) => {
+                following.wait_for_broker(&fault, &stop, output)
+            }
             Err(error) => return Err(error),
         }
         // Whoever sees these lines may start a node at once: they are shown when the directory is given back.
@@ -79,10 +90,28 @@ pub(super) fn tail(args: &TailArgs, output: &mut Output) -> Result<(), CliError>
     Ok(())
 }
 
+/// The way to a log that was lost, when there is one again.
+fn found_again(location: &Location) -> Result<Option<Access>, CliError> {
+    match location {
+        Location::Directory { dir, .. } => Ok(Access::try_node(dir)?.map(Access::Node)),
+        // With a broker there need be no node.
+        Location::NodeOnBroker(_) | Location::Broker(_) => match location.access("latent bus tail") {
+            Ok(access) => Ok(Some(access)),
+            Err(CliError::Broker { source, .. }) if is_outage(&Fault::from(source.clone())) => Ok(None),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// A broker that does not answer now, and may again.
+fn is_outage(fault: &Fault) -> bool {
+    !fault.permanent && matches!(&*fault.kind, "timeout" | "not-sent" | "busy")
+}
+
 /// What to do when there is nothing new: wait with the node, or give the directory back and wait for a node.
-fn rest(way: Option<Access>, stop: &StopSignal, dir: &DataDir, output: &Output) -> Result<Option<Access>, CliError> {
-    if let Some(Access::Directory(directory)) = way {
-        drop(directory);
+fn rest(way: Option<Access>, stop: &StopSignal, location: &Location, output: &Output) -> Result<Option<Access>, CliError> {
+    if let (Some(Access::Directory(_)), Location::Directory { dir, .. }) = (&way, location) {
+        drop(way);
         let note = serde_json::json!({ "note": "no node is running; waiting for one" });
         output.note(&note, format_args!("no node is running on {}; waiting for one", dir.log().display()));
         return Ok(None);
@@ -101,8 +130,11 @@ enum Progress {
 /// A topic that is followed. No cursors: its places are not known yet.
 struct Following<'a> {
     args: &'a TailArgs,
+    engine: Engine,
     printer: EventPrinter<'a>,
     cursors: BTreeMap<u32, Cursor>,
+    /// The broker was away at the last turn, which was told.
+    away: bool,
 }
 
 impl Following<'_> {
@@ -118,14 +150,14 @@ impl Following<'_> {
             let page = match cursor.page(access, limits::FETCH_PAGE_RECORDS.max) {
                 Ok(page) => page,
                 Err(CliError::Damaged { continue_at, fault, .. }) => {
-                    step_over(cursor, access, (continue_at, &fault), output)?;
+                    step_over(cursor, access, self.engine, (continue_at, &fault), output)?;
                     progress = Progress::Some;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             // A damaged record ends a page, so what a page leaves out before its first event is not there any more.
-            if let Some(first) = page.first() {
+            if let Some(first) = page.first().filter(|_| self.engine == Engine::Embedded) {
                 tell_gap(cursor, wanted..first.offset, output);
             }
             for event in page {
@@ -134,6 +166,15 @@ impl Following<'_> {
             }
         }
         Ok(progress)
+    }
+
+    fn wait_for_broker(&mut self, fault: &Fault, stop: &StopSignal, output: &Output) {
+        if !self.away {
+            self.away = true;
+            let words = format!("the broker does not answer and is waited for: {}", fault.message);
+            output.note(&serde_json::json!({ "note": words, "error": fault }), words.as_str());
+        }
+        stop.wait(OUTAGE_PAUSE);
     }
 
     /// Silence looks like an empty topic to whoever expects the stored events.
@@ -145,9 +186,18 @@ impl Following<'_> {
 }
 
 /// A damaged record is told and passed: whoever follows wants what comes after it. It may also be one that is gone by now.
-fn step_over(cursor: &mut Cursor, access: &mut Access, (continue_at, fault): (u64, &Fault), output: &Output) -> Result<(), CliError> {
+fn step_over(
+    cursor: &mut Cursor,
+    access: &mut Access,
+    engine: Engine,
+    (continue_at, fault): (u64, &Fault),
+    output: &Output,
+) -> Result<(), CliError> {
     let doing = format!("finding the begin of {}", cursor.topic);
-    let Bounds { first, .. } = bounds(access, &cursor.topic, cursor.partition, &doing)?;
+    let first = match engine {
+        Engine::Embedded => bounds(access, &cursor.topic, cursor.partition, &doing)?.first,
+        Engine::Nats => 0,
+    };
     if first > cursor.offset {
         tell_gap(cursor, cursor.offset..first, output);
         cursor.offset = first;

@@ -66,7 +66,7 @@ struct Project {
 
 /// The files that are read for a configuration, beside components.
 fn settings_of(config: &Config) -> BTreeSet<PathBuf> {
-    let EngineConfig::Embedded { manifest_path, .. } = &config.engine;
+    let EngineConfig { manifest_path, .. } = &config.engine;
     BTreeSet::from([config.path.clone(), manifest_path.clone()])
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use latent_core::{Clock as _, ProviderId, SystemClock, TenantId, UnixMillis};
-use latent_secrets::{LocalSecretStore, NewSecret, SecretError, SecretInfo, SecretName, TlsBinding};
+use latent_secrets::{BusBinding, LocalSecretStore, NewSecret, SecretError, SecretInfo, SecretName, TlsBinding};
 
 use self::expiry::Expiry;
 use self::shown::ShownSecret;
@@ -25,7 +25,7 @@ use crate::timestamp::timestamp_seconds;
 /// `latent secret`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretCommand {
-    /// Store a credential for one tenant, provider and TLS server
+    /// Store a credential for one tenant, provider and TLS server, or the node's own for its broker
     Put(PutArgs),
     /// Replace a credential's value; what used the old one lets go of it
     Rotate(RotateArgs),
@@ -41,6 +41,7 @@ pub(crate) enum SecretCommand {
 Examples:
   latent secret put acme-bus --tenant acme --provider broker --server-name nats.example.net --port 4222 --value-file password.txt
   pass show nats/acme | latent secret put acme-bus --tenant acme --provider broker --server-name nats.example.net --port 4222 --expires 90d
+  latent secret put edge-1-bus --bus --server-name nats.example.net --port 4222 --value-file password.txt
 
 The value has 1 to 4,096 bytes of any kind; one line end behind it is cut off. There is no option for the value itself: other users can see \
 arguments. The name of a revoked credential may be used again.
@@ -49,12 +50,15 @@ Exit status: 3 when it is stored and a power failure may yet undo it.")]
 pub(crate) struct PutArgs {
     /// Its name, as configurations say it: letters, digits, `_` and `-`
     name: String,
+    /// The node's own, for the broker behind its topics (bus_credential of [engine]); no tenant's
+    #[arg(long, conflicts_with_all = ["tenant", "provider"])]
+    bus: bool,
     /// The tenant that it belongs to
-    #[arg(long)]
-    tenant: String,
+    #[arg(long, required_unless_present = "bus")]
+    tenant: Option<String>,
     /// The provider that shows it
-    #[arg(long, value_name = "ID")]
-    provider: String,
+    #[arg(long, value_name = "ID", required_unless_present = "bus")]
+    provider: Option<String>,
     /// The name that the server's certificate is checked against
     #[arg(long, value_name = "NAME")]
     server_name: String,
@@ -154,22 +158,36 @@ pub(crate) fn secret(command: &SecretCommand, output: &mut Output) -> Result<(),
     }
 }
 
+/// Who shows a credential to whom.
+enum Destination {
+    Provider(TlsBinding),
+    Bus(BusBinding),
+}
+
 fn put(args: &PutArgs, now: UnixMillis, output: &mut Output) -> Result<(), CliError> {
     const DOING: &str = "storing the secret";
     let name = name_of(&args.name)?;
     let rule = |option, error: latent_core::CoreError| CliError::Value { option, reason: error.to_string() };
-    let binding = TlsBinding {
-        tenant: TenantId::parse(&args.tenant).map_err(|error| rule("--tenant", error))?,
-        provider: ProviderId::parse(&args.provider).map_err(|error| rule("--provider", error))?,
-        server_name: args.server_name.clone(),
-        port: args.port,
+    let destination = match (&args.tenant, &args.provider) {
+        (Some(tenant), Some(provider)) => Destination::Provider(TlsBinding {
+            tenant: TenantId::parse(tenant).map_err(|error| rule("--tenant", error))?,
+            provider: ProviderId::parse(provider).map_err(|error| rule("--provider", error))?,
+            server_name: args.server_name.clone(),
+            port: args.port,
+        }),
+        // The parser asks for both or for --bus.
+        _ => Destination::Bus(BusBinding::new(&args.server_name, args.port).map_err(|error| rule("--bus", error))?),
     };
     let expires = args.expires.read(now)?.unwrap_or(Expiry::Never);
     let place = Place::of(&args.config)?;
     place.prepare().map_err(|source| failed(DOING, source))?;
     let store = place.open(DOING)?;
     let value = value::read(args.value.value_file.as_deref())?;
-    let stored = store.put(NewSecret::tls(&name, &binding, &value, expires.at()), now);
+    let new = match &destination {
+        Destination::Provider(binding) => NewSecret::tls(&name, binding, &value, expires.at()),
+        Destination::Bus(binding) => NewSecret::bus(&name, binding, &value, expires.at()),
+    };
+    let stored = store.put(new, now);
     told(&stored.map_err(|source| failed(DOING, source))?, "stored", now, output)
 }
 

@@ -1,7 +1,7 @@
 //! What is shown of a secret: everything but its value.
 
 use latent_core::UnixMillis;
-use latent_secrets::SecretInfo;
+use latent_secrets::{SecretInfo, SecretPurpose};
 use serde::Serialize;
 
 use crate::table::Table;
@@ -12,7 +12,8 @@ use crate::timestamp::timestamp_seconds;
 pub(super) struct ShownSecret<'i> {
     name: &'i str,
     purpose: &'static str,
-    tenant: &'i str,
+    /// Nobody's where it is the node's own.
+    tenant: Option<&'i str>,
     provider: &'i str,
     protocol: &'static str,
     server_name: &'i str,
@@ -28,7 +29,7 @@ impl<'i> ShownSecret<'i> {
         Self {
             name: info.name.as_str(),
             purpose: info.purpose.as_str(),
-            tenant: info.tenant.as_str(),
+            tenant: tenant_of(info),
             provider: info.provider.as_str(),
             protocol: info.protocol.as_str(),
             server_name: &info.server_name,
@@ -41,16 +42,21 @@ impl<'i> ShownSecret<'i> {
     }
 }
 
+/// Whose it is. What stands for the tenant of a node's own credential is none.
+fn tenant_of(info: &SecretInfo) -> Option<&str> {
+    (info.purpose != SecretPurpose::BusCredential).then(|| info.tenant.as_str())
+}
+
 /// All of them for people.
 pub(super) fn table(secrets: &[SecretInfo], now: UnixMillis) -> String {
     let mut table = Table::new(&["SECRET", "STATE", "VERSION", "TENANT", "PROVIDER", "SERVER", "PURPOSE", "WRITTEN", "EXPIRES"]);
     for info in secrets {
-        let SecretInfo { name, purpose, tenant, provider, server_name, port, version, written, expires, .. } = info;
+        let SecretInfo { name, purpose, provider, server_name, port, version, written, expires, .. } = info;
         table.push(vec![
             name.to_string(),
             info.state(now).as_str().to_owned(),
             version.to_string(),
-            tenant.to_string(),
+            tenant_of(info).unwrap_or("-").to_owned(),
             provider.to_string(),
             format!("{server_name}:{port}"),
             purpose.to_string(),

@@ -46,7 +46,7 @@ impl<'a> Gatherer<'a> {
     }
 
     fn event(&mut self, uid: &str) -> Result<Option<Event>, CliError> {
-        let find = Request::Find { topic: self.topic.to_owned(), key: String::new(), uid: uid.to_owned() };
+        let find = Request::Find { topic: self.topic.to_owned(), key: None, uid: uid.to_owned() };
         let Answer::Found(place) = ask_about(&mut self.access, self.topic, DOING, find)? else { return Err(unexpected(DOING)) };
         let Some(place) = place else { return Ok(None) };
         // Retention may have taken it between the two questions.
@@ -96,7 +96,7 @@ impl<'a> Gatherer<'a> {
         let worth_it = |output: &&mut RunOutput| output.offset.is_some() || output.cause.is_some();
         for output in outputs.filter(worth_it).take(limits::WHY_LOOKUPS.max_usize()) {
             let Some(uid) = &output.uid else { continue };
-            let find = Request::Find { topic: output.topic.clone(), key: String::new(), uid: uid.clone() };
+            let find = Request::Find { topic: output.topic.clone(), key: None, uid: uid.clone() };
             let found = match self.access.try_ask(find) {
                 Ok(Answer::Found(found)) => found,
                 // What cannot be looked up is told as the journal has it.
@@ -133,7 +133,7 @@ impl<'a> Gatherer<'a> {
     }
 
     fn letter(&mut self, topic: &str, uid: &Uid) -> Result<Option<Letter>, CliError> {
-        let find = Request::Find { topic: topic.to_owned(), key: String::new(), uid: uid.as_str().to_owned() };
+        let find = Request::Find { topic: topic.to_owned(), key: None, uid: uid.as_str().to_owned() };
         let Answer::Found(found) = self.access.ask(DOING, find)? else { return Err(unexpected(DOING)) };
         let Some(found) = found else { return Ok(None) };
         let event = self.fetch(&found)?;

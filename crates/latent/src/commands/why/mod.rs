@@ -42,8 +42,11 @@ pub(crate) struct WhyArgs {
 /// [`CliError::NotFound`] when neither the event nor a replay of it can be read, and what node and log say.
 pub(crate) fn why(args: &WhyArgs, output: &mut Output) -> Result<(), CliError> {
     let config = config::load(&args.config, NamedFiles::NotNeeded)?.config;
-    let stopped = Stopped { bindings: &without_bindings, services: None, triggers: &config.triggers };
+    let stopped = Stopped { bindings: &without_bindings, config: Some(&config) };
     let access = Access::open_knowing(&DataDir::new(&config.node.data_dir), "latent why", stopped)?;
+    if config.engine.broker().is_some() {
+        output.hint("there are no triggers on the engine nats yet: no event there was given to a function");
+    }
     let story = gather::Gatherer::new(access, &config, &args.topic).story(&args.uid)?;
     output.line(&story.document(), || words::tell(&story, SystemClock::start().unix().0).trim_end().to_owned())
 }

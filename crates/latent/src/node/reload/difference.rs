@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use latent_core::{BindingId, LogicalTopic};
 
-use crate::config::settings::{Grant, NodeConfig, ServiceConfig, Share, SharePermission, TopicConfig, TriggerConfig};
+use crate::config::settings::{EngineKind, Grant, NodeConfig, ServiceConfig, Share, SharePermission, TopicConfig, TriggerConfig};
 use crate::config::{Config, EngineConfig};
 use crate::control::Difference;
 
@@ -36,12 +36,15 @@ pub(super) fn differences(now: &Config, next: &Config) -> Differences {
 
 fn for_restart(now: &Config, next: &Config) -> Vec<String> {
     let NodeConfig { name, data_dir, cells, cell_memory_bytes, drain_millis } = &next.node;
-    let EngineConfig::Embedded { manifest, manifest_path, maintenance_interval_seconds } = &next.engine;
-    let EngineConfig::Embedded {
-        manifest: manifest_now,
-        manifest_path: manifest_path_now,
-        maintenance_interval_seconds: maintenance_interval_seconds_now,
-    } = &now.engine;
+    let EngineConfig { manifest, manifest_path, kind } = &next.engine;
+    let EngineConfig { manifest: manifest_now, manifest_path: manifest_path_now, kind: kind_now } = &now.engine;
+    let engine = match (kind, kind_now) {
+        (EngineKind::Embedded { maintenance_interval_seconds: next }, EngineKind::Embedded { maintenance_interval_seconds: now }) => {
+            ("[engine] maintenance_interval_seconds", next != now)
+        }
+        (EngineKind::Nats(next), EngineKind::Nats(now)) => ("[engine]", next != now),
+        (EngineKind::Embedded { .. }, EngineKind::Nats(_)) | (EngineKind::Nats(_), EngineKind::Embedded { .. }) => ("[engine] kind", true),
+    };
     let Config { path: _, node: _, engine: _, secrets, pools, providers, topics: _, services: _, triggers: _ } = next;
     let parts = [
         ("[secrets]", *secrets != now.secrets),
@@ -54,7 +57,7 @@ fn for_restart(now: &Config, next: &Config) -> Vec<String> {
         ("[limits] drain_millis", *drain_millis != now.node.drain_millis),
         ("[engine] manifest", manifest_path != manifest_path_now),
         ("the manifest's content", manifest != manifest_now),
-        ("[engine] maintenance_interval_seconds", maintenance_interval_seconds != maintenance_interval_seconds_now),
+        engine,
     ];
     parts.into_iter().filter(|(_, differs)| *differs).map(|(part, _)| part.to_owned()).collect()
 }
@@ -205,8 +208,7 @@ max_deliveries = 5
         let strip = |path: &mut std::path::PathBuf| *path = path.strip_prefix(temp.path()).unwrap_or(Path::new("")).to_owned();
         strip(&mut config.node.data_dir);
         config.services.iter_mut().for_each(|service| strip(&mut service.component));
-        let EngineConfig::Embedded { manifest_path, .. } = &mut config.engine;
-        strip(manifest_path);
+        strip(&mut config.engine.manifest_path);
         config
     }
 

@@ -18,7 +18,7 @@ use latent_core::{BindingId, Partition};
 use latent_node::delivery::{Changed, DeliveryHandle};
 use latent_topics::DeliveryStore;
 
-use super::assembly::{BindingParts, Declared, check_handlers};
+use super::assembly::{BindingParts, Declared, Memory, check_handlers};
 use super::composition::{Admitted, Composition};
 use super::remembering;
 use crate::config::settings::TriggerConfig;
@@ -137,9 +137,9 @@ impl Reloader {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What is remembered of deliveries.
-    pub(super) fn store(&self) -> &DeliveryStore {
-        &self.bindings.store
+    /// What is remembered of deliveries, where there are any.
+    pub(super) fn store(&self) -> Option<&DeliveryStore> {
+        self.bindings.memory.as_ref().map(|memory| memory.store.as_ref())
     }
 
     /// Forgets a trigger that is not in force. No reload brings it back meanwhile.
@@ -148,12 +148,7 @@ impl Reloader {
     /// [`ForgetRefused`], and what the disk says.
     pub(super) fn forget(&self, id: &str) -> Result<Forgotten, Fault> {
         let _turn = self.take_turn().map_err(|_| ForgetRefused::Busy)?;
-        remembering::forget(
-            Some(self.store()),
-            &self.config().triggers,
-            id,
-            "remove it from the configuration and run `latent reload` first",
-        )
+        remembering::forget(self.store(), &self.config().triggers, id, "remove it from the configuration and run `latent reload` first")
     }
 
     /// Takes the file in again, on a thread that may block: until new components are compiled and changed triggers have ended what they
@@ -259,7 +254,7 @@ impl Reloader {
     fn bring_in(&self, triggers: Vec<Declared>) -> Result<(), ReloadRefused> {
         let topics: BTreeSet<_> = triggers.iter().map(|declared| declared.trigger.topic.clone()).collect();
         self.finished(self.deliveries.add(self.bindings.specs(triggers)).wait())?;
-        let log = &self.bindings.log;
+        let Some(Memory { log, .. }) = &self.bindings.memory else { return Ok(()) };
         for topic in topics {
             let partitions = log.partitions(topic.as_str())?;
             for partition in (0..partitions).map(Partition) {

@@ -1,0 +1,172 @@
+//! Opening the broker behind topics: for a node and its commands as the configuration says, with the credential from the secret store;
+//! for commands without a node as the environment says. The two never mix.
+
+use std::path::Path;
+
+use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, NatsRoots};
+use latent_bridge::{BridgeManifest, BusError, NatsBus};
+use latent_core::{Clock as _, SystemClock};
+use latent_secrets::{BindError, BusBinding, SecretError};
+
+use crate::config::Config;
+use crate::config::settings::BrokerConfig;
+use crate::control::Fault;
+use crate::error::CliError;
+use crate::secret_store;
+
+/// The broker of commands without a node.
+pub(crate) const URL: &str = "AV_NATS_URL";
+
+/// Why the broker could not be opened. Nothing was published or changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BrokerError {
+    /// The store of secrets cannot be used.
+    #[error(transparent)]
+    Store(#[from] SecretError),
+    /// The credential cannot be used.
+    #[error(transparent)]
+    Credential(#[from] BindError),
+    /// The credential is no password.
+    #[error("the secret {name} is not UTF-8 text, which a password on a broker is")]
+    NotText {
+        /// Its name.
+        name: String,
+    },
+    /// There are no secrets, or no broker.
+    #[error("{0}")]
+    Configuration(&'static str),
+    /// The broker, or what is on it.
+    #[error("{error}")]
+    Bus {
+        /// What the bus says.
+        error: BusError,
+        /// Where the broker is.
+        place: String,
+        /// Who we are there; `None`: nobody.
+        user: Option<String>,
+    },
+}
+
+impl BrokerError {
+    /// The name used in machine-readable output and `docs/errors.md`.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Store(error) => error.kind(),
+            Self::Credential(_) | Self::NotText { .. } | Self::Configuration(_) => "bus-credential",
+            Self::Bus { error, .. } => error.kind(),
+        }
+    }
+
+    /// What to do about it.
+    pub(crate) fn next_step(&self) -> String {
+        match self {
+            Self::Store(_) => "see to the store of secrets; `latent secret put --bus` makes one that is missing".to_owned(),
+            Self::Credential(_) => {
+                "store it with `latent secret put NAME --bus --server-name … --port …`; `latent secret list` shows what there is".to_owned()
+            }
+            Self::NotText { .. } => "store the password itself with `latent secret rotate`".to_owned(),
+            Self::Configuration(_) => "correct [engine] and [secrets] in the configuration".to_owned(),
+            Self::Bus { error: BusError::Config { .. }, .. } => {
+                "correct what it names; `latent bus provision --engine nats` makes streams that are missing, as somebody who may".to_owned()
+            }
+            Self::Bus { place, user, .. } => {
+                let user = user.as_ref().map_or_else(
+                    || "somebody without a name may use it".to_owned(),
+                    |user| format!("user {user:?} has this password and may do what docs/bus.md lists"),
+                );
+                format!("see that the broker runs at {place} and that {user}, then run it again")
+            }
+        }
+    }
+}
+
+impl From<BrokerError> for Fault {
+    fn from(error: BrokerError) -> Self {
+        let permanent = !matches!(&error, BrokerError::Bus { error, .. } if !error.is_permanent());
+        Self { permanent, ..Self::refused(error.kind(), error.to_string()) }
+    }
+}
+
+/// Opens the bus of a configuration, and changes nothing on the broker.
+///
+/// # Errors
+/// [`BrokerError`].
+pub(crate) fn open(config: &Config) -> Result<NatsBus, BrokerError> {
+    let broker = config.engine.broker().ok_or(BrokerError::Configuration("the configuration has no broker"))?;
+    open_with(options_of(config, broker)?, &config.engine.manifest)
+}
+
+fn options_of(config: &Config, broker: &BrokerConfig) -> Result<NatsOptions, BrokerError> {
+    let secrets = config.secrets.as_ref().ok_or(BrokerError::Configuration("the configuration has no [secrets]"))?;
+    let (peer, credential) = (&broker.peer, &broker.bus_credential);
+    let store = secret_store::open(secrets)?;
+    let binding = BusBinding::new(peer.server_name(), peer.address().port());
+    let binding = binding.map_err(|_| BrokerError::Configuration("the server's name cannot be bound"))?;
+    let secret = store.resolve_bus_credential(&credential.secret, &binding, SystemClock::start().unix())?;
+    let password = std::str::from_utf8(secret.value()).map_err(|_| BrokerError::NotText { name: credential.secret.to_string() })?;
+    let mut options = NatsOptions::new(&format!("tls://{}", peer.address()));
+    options.credentials = Some(NatsCredentials::UserPassword { user: credential.user.clone(), password: password.to_owned() });
+    options.roots = NatsRoots::Der(peer.roots().map(<[u8]>::to_vec).collect());
+    options.server_name = Some(peer.server_name().to_owned());
+    options.tls_first = broker.tls_first;
+    options.connection_name = format!("latent-{}", config.node.name);
+    Ok(with_manifest(options, &config.engine.manifest_path))
+}
+
+/// What the environment says of the broker, for a manifest in that file.
+///
+/// # Errors
+/// [`CliError::Environment`] naming the variable and what to set it to.
+pub(crate) fn options_from_environment(manifest: &Path) -> Result<NatsOptions, CliError> {
+    let wrong = |reason: String| CliError::Environment { reason };
+    let url = match std::env::var(URL) {
+        Ok(url) if !url.is_empty() => url,
+        Err(std::env::VarError::NotUnicode(_)) => return Err(wrong(format!("{URL} is not UTF-8"))),
+        Ok(_) | Err(std::env::VarError::NotPresent) => return Err(wrong(format!("{URL} is not set"))),
+    };
+    let options = NatsOptions::from_environment(&url).map_err(|error| match error {
+        BusError::Config { problem } => wrong(problem),
+        error => wrong(error.to_string()),
+    })?;
+    Ok(with_manifest(NatsOptions { connection_name: "latent-bus".to_owned(), ..options }, manifest))
+}
+
+/// Opens a bus with these options; the error names where it was sought.
+///
+/// # Errors
+/// [`BrokerError::Bus`].
+pub(crate) fn open_with(options: NatsOptions, manifest: &BridgeManifest) -> Result<NatsBus, BrokerError> {
+    let place = Place::named_in(&options);
+    NatsBus::open_with(options, manifest).map_err(|error| place.failed(error))
+}
+
+/// Where a broker is sought, and as whom: for errors about it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    place: String,
+    user: Option<String>,
+}
+
+impl Place {
+    /// That of these options.
+    pub(crate) fn named_in(options: &NatsOptions) -> Self {
+        let user = match &options.credentials {
+            Some(NatsCredentials::UserPassword { user, .. }) => Some(user.clone()),
+            Some(NatsCredentials::Token(_)) | None => None,
+        };
+        Self { place: options.servers.join(", "), user }
+    }
+
+    /// What the bus says of it.
+    pub(crate) fn failed(&self, error: BusError) -> BrokerError {
+        BrokerError::Bus { error, place: self.place.clone(), user: self.user.clone() }
+    }
+}
+
+fn with_manifest(options: NatsOptions, manifest: &Path) -> NatsOptions {
+    // A bare file name has the empty path as its parent, which names the working directory.
+    match manifest.parent() {
+        Some(folder) => options.with_manifest_folder(folder),
+        None => options,
+    }
+}
