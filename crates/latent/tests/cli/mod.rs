@@ -3,6 +3,7 @@
 mod bench;
 mod bulk;
 mod clock;
+mod cluster;
 mod commands;
 mod completeness;
 mod config;

@@ -1,0 +1,406 @@
+//! Topics on a broker: `latent bus --engine nats` for who has no node, and nodes whose `[engine]` is one. Each broker begins with TLS, and
+//! who uses topics there has the least rights that it takes; streams are made by somebody else.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use latent_test_guests::PLAIN;
+use latent_testkit::broker::{Admin, Broker, BrokerSpec, BrokerUser};
+use latent_testkit::require_broker;
+
+use super::*;
+
+const OPERATOR: &str = "operator";
+const USER: &str = "edge-1-bus";
+const PASSWORD: &str = "MARKER-5a0f";
+
+const TOPICS: &str = "\
+manifest_version: 1
+name: demo
+topics:
+  - { name: in.raw, partitions: 3, retention: { hot_hours: 2 } }
+  - { name: out, partitions: 1, retention: { hot_hours: 2 } }
+";
+
+/// A broker without streams, with an operator and a user that may use the topics of [`TOPICS`] and nothing else.
+fn broker(server_name: &str) -> Broker {
+    let users = [BrokerUser::unlimited(OPERATOR, PASSWORD), bus_user()];
+    Broker::start(BrokerSpec { server_name: server_name.to_owned(), ..BrokerSpec::with_users(users) }.disk(64 << 20))
+}
+
+fn bus_user() -> BrokerUser {
+    let of_stream = |stream: &str| {
+        let api = |call: &str| format!("$JS.API.{call}.{stream}");
+        vec![
+            api("STREAM.INFO"),
+            format!("{}.>", api("CONSUMER.CREATE")),
+            format!("{}.>", api("CONSUMER.MSG.NEXT")),
+            format!("{}.>", api("CONSUMER.DELETE")),
+            api("DIRECT.GET"),
+            format!("{}.>", api("DIRECT.GET")),
+        ]
+    };
+    let subjects = ["in.raw.p0", "in.raw.p1", "in.raw.p2", "out.p0"].map(str::to_owned);
+    let publish = ["av_in_raw", "av_out"].into_iter().flat_map(of_stream).chain(subjects);
+    BrokerUser { publish: publish.collect(), ..BrokerUser::publisher(USER, PASSWORD, [""; 0]) }
+}
+
+fn with_admin<T>(broker: &Broker, ask: impl AsyncFnOnce(Admin) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { ask(broker.admin().await).await })
+}
+
+/// A folder with the manifest, whose commands use the broker as the environment says.
+fn without_node(broker: &Broker) -> CliEnv {
+    let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
+    let ca = env.write("ca.pem", broker.ca().root_pem());
+    env.write("bridge.yaml", TOPICS);
+    env.with_variable("AV_NATS_URL", format!("nats://{}", broker.address()))
+        .with_variable("AV_NATS_CA_FILE", ca)
+        .with_variable("AV_NATS_USER", USER)
+        .with_variable("AV_NATS_PASSWORD", PASSWORD)
+        .with_variable("AV_NATS_TLS_FIRST", "true")
+}
+
+const ON_NATS: [&str; 4] = ["--engine", "nats", "--manifest", "bridge.yaml"];
+
+fn on_nats<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    words.iter().copied().chain(ON_NATS).collect()
+}
+
+fn run(env: &CliEnv, words: &[&str], status: i32) -> CliOutput {
+    env.run(on_nats(words)).with_status(status)
+}
+
+/// As somebody who may make streams.
+fn as_operator(env: &CliEnv, words: &[&str]) -> Value {
+    let mut command: Command = env.command(on_nats(words).iter().chain(&["--json"]));
+    let output = command.env("AV_NATS_USER", OPERATOR).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn events(env: &CliEnv, words: &[&str]) -> Vec<Value> {
+    documents(&run(env, &[words, &["--json"]].concat(), 0))
+}
+
+const LINES: &str =
+    "{\"id\":\"u1\",\"key\":\"a\"}\n{\"id\":\"u2\",\"key\":\"b\"}\n{\"id\":\"u3\",\"key\":\"a\"}\n{\"id\":\"u4\",\"key\":\"c\"}\n";
+const POINTERS: [&str; 4] = ["--key-pointer", "/key", "--uid-pointer", "/id"];
+
+fn publish_lines(env: &CliEnv, lines: &str, status: i32) -> Vec<Value> {
+    let words = [&["bus", "publish", "in.raw", "--file", "-", "--json"][..], &POINTERS, &ON_NATS].concat();
+    documents(&env.run_with_input(words, lines.as_bytes().to_vec()).with_status(status))
+}
+
+#[test]
+fn streams_are_planned_made_and_made_again_without_a_node() {
+    require_broker!();
+    let broker = broker("127.0.0.1");
+    let env = without_node(&broker);
+    let missing = error_of(&run(&env, &["bus", "topics", "--json"], 1));
+    assert_eq!(missing["kind"], json!("config"), "{missing}");
+    assert!(missing.to_string().contains("av_in_raw") && missing.to_string().contains("latent bus provision"), "{missing}");
+    let plan = as_operator(&env, &["bus", "provision", "--plan"]);
+    assert_eq!(plan["topics"][0]["action"], json!("create"), "{plan}");
+    assert_eq!(error_of(&run(&env, &["bus", "topics", "--json"], 1))["kind"], json!("config"), "a plan makes nothing");
+    for _ in 0..2 {
+        assert_eq!(as_operator(&env, &["bus", "provision"]), json!({ "name": "demo", "topics": 2, "partitions": 4 }));
+    }
+    assert_eq!(as_operator(&env, &["bus", "provision", "--plan"])["topics"][1]["action"], json!("keep"));
+    // Who may only use them cannot make them.
+    env.write("bridge.yaml", TOPICS.replace("name: out", "name: other"));
+    assert_ne!(env.run(on_nats(&["bus", "provision"])).status, Some(0));
+    // What would lose events is refused, and a plan that is refused is printed and fails.
+    env.write("bridge.yaml", TOPICS.replace("partitions: 3", "partitions: 2"));
+    let mut command = env.command(on_nats(&["bus", "provision", "--plan", "--json"]));
+    let refused = command.env("AV_NATS_USER", OPERATOR).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let plan: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(plan["topics"][0]["action"], json!("refuse"), "{plan}");
+}
+
+#[test]
+fn every_bus_command_works_on_a_broker_and_leaves_no_consumer() {
+    require_broker!();
+    let broker = broker("127.0.0.1");
+    let env = without_node(&broker);
+    as_operator(&env, &["bus", "provision"]);
+    let stored = publish_lines(&env, LINES, 0);
+    let offsets: Vec<_> = stored.iter().map(|event| event["offset"].as_u64().unwrap()).collect();
+    assert_eq!(offsets, [1, 2, 3, 4], "sequences of one stream, over all partitions");
+    let again = publish_lines(&env, LINES, 0);
+    let duplicates: Vec<_> = again.iter().map(|event| (event["offset"].as_u64().unwrap(), event["duplicate"] == json!(true))).collect();
+    assert_eq!(duplicates, [(1, true), (2, true), (3, true), (4, true)], "run again, nothing is doubled");
+    let conflict = publish_lines(&env, "{\"id\":\"u1\",\"key\":\"a\",\"other\":1}\n", 1);
+    assert_eq!(conflict[0]["error"]["kind"], json!("conflict"), "{conflict:?}");
+
+    let topics = events(&env, &["bus", "topics"]);
+    let counted: Vec<_> = topics.iter().map(|topic| (&topic["topic"], &topic["partitions"], &topic["events"])).collect();
+    assert_eq!(counted, [(&json!("in.raw"), &json!(3), &json!(4)), (&json!("out"), &json!(1), &json!(0))]);
+    let partition_of = |uid: &str| stored.iter().find(|event| event["uid"] == json!(uid)).unwrap()["partition"].to_string();
+    let of_a = partition_of("u1");
+    let read = events(&env, &["bus", "fetch", "in.raw", "--partition", &of_a]);
+    let uids: Vec<_> = read.iter().map(|event| event["uid"].as_str().unwrap()).filter(|uid| ["u1", "u3"].contains(uid)).collect();
+    assert_eq!(uids, ["u1", "u3"]);
+    assert_eq!(events(&env, &["bus", "fetch", "in.raw", "--offset", "4"]).len(), 1);
+    let all = events(&env, &["bus", "fetch", "in.raw", "--max", "1"]);
+    assert!(all.len() <= 3, "of each partition one");
+    // People are told where there is more, by what is there and not by offsets.
+    let told = run(&env, &["bus", "fetch", "in.raw", "--partition", &of_a, "--max", "1"], 0).stderr;
+    assert!(told.contains("more from offset 3"), "{told}");
+    let told = run(&env, &["bus", "fetch", "in.raw", "--partition", &of_a, "--offset", "3", "--max", "1"], 0).stderr;
+    assert_eq!(told, "", "nothing of this partition lies behind it");
+
+    for key in [&["--key", "c"][..], &[]] {
+        let found = events(&env, &[&["bus", "find", "in.raw", "u4"], key].concat());
+        assert_eq!((&found[0]["uid"], &found[0]["offset"], &found[0]["value"]["key"]), (&json!("u4"), &json!(4), &json!("c")));
+    }
+    assert_eq!(error_of(&run(&env, &["bus", "find", "in.raw", "nobody", "--json"], 1))["kind"], json!("not-found"));
+
+    let stats = events(&env, &["bus", "stats", "in.raw"]);
+    let records: u64 = stats.iter().map(|partition| partition["records"].as_u64().unwrap()).sum();
+    assert_eq!((stats.len(), records), (3, 4));
+    let of_a = stats.iter().find(|partition| partition["partition"].to_string() == of_a).unwrap();
+    assert_eq!((&of_a["first"], &of_a["next"]), (&json!(1), &json!(4)), "{of_a}");
+    let done = &events(&env, &["bus", "maintain"])[0];
+    assert_eq!((&done["expired_records"], &done["skipped_topics"]), (&json!(0), &json!([])));
+    for (words, kind) in [
+        (&["bus", "fetch", "nowhere", "--json"][..], "unknown-topic"),
+        (&["bus", "fetch", "in.raw", "--partition", "3", "--json"], "out-of-range"),
+        (&["bus", "tail", "nowhere", "--json"], "unknown-topic"),
+    ] {
+        assert_eq!(error_of(&run(&env, words, 1))["kind"], json!(kind), "{words:?}");
+    }
+    with_admin(&broker, async |admin| {
+        wait_until("the broker forgets connections that ended", || admin.connections_of(USER) == 0);
+        assert_eq!(admin.consumers(), 0, "each command deletes what it made");
+    });
+}
+
+#[test]
+fn a_tail_follows_a_broker_with_one_consumer_a_partition_and_through_its_restart() {
+    require_broker!();
+    let broker = broker("127.0.0.1");
+    let env = without_node(&broker);
+    as_operator(&env, &["bus", "provision"]);
+    publish_lines(&env, LINES, 0);
+    let mut tail = Running::start(&env, &on_nats(&["bus", "tail", "in.raw", "--from-start", "--json"]));
+    let mut seen: Vec<_> = (0..4).map(|_| tail.document()["uid"].as_str().unwrap().to_owned()).collect();
+    seen.sort();
+    assert_eq!(seen, ["u1", "u2", "u3", "u4"]);
+    publish_lines(&env, "{\"id\":\"u5\",\"key\":\"a\"}\n", 0);
+    assert_eq!(tail.document()["uid"], json!("u5"));
+    with_admin(&broker, async |admin| {
+        // One for each partition, whatever was polled meanwhile; a command that just ended may still have one.
+        wait_until("the tail's consumers alone", || admin.consumers() <= 3);
+    });
+    broker.stop();
+    broker.restart();
+    publish_lines(&env, "{\"id\":\"u6\",\"key\":\"a\"}\n", 0);
+    assert_eq!(tail.document()["uid"], json!("u6"), "it goes on where it was");
+    assert_eq!(tail.stop(), Some(0));
+    with_admin(&broker, async |admin| wait_until("no consumer is left", || admin.consumers() == 0));
+}
+
+#[test]
+fn what_is_wrong_with_the_environment_is_named_with_the_next_step() {
+    let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
+    env.write("bridge.yaml", TOPICS);
+    let url = ("AV_NATS_URL", "nats://127.0.0.1:1");
+    let cases: [(&[(&str, &str)], &str); 6] = [
+        (&[], "AV_NATS_URL is not set"),
+        (&[("AV_NATS_URL", "")], "AV_NATS_URL is not set"),
+        (&[("AV_NATS_URL", "nats://u:secret@127.0.0.1:1")], "credentials do not belong"),
+        (&[("AV_NATS_URL", "http://127.0.0.1:1")], "cannot be dialled"),
+        (&[url, ("AV_NATS_USER", "u")], "AV_NATS_USER and AV_NATS_PASSWORD must be set together"),
+        (&[url, ("AV_NATS_TLS_FIRST", "yes")], "write true or false"),
+    ];
+    for command in [&["bus", "topics"][..], &["bus", "provision"], &["bus", "publish", "out", "--file", "bridge.yaml"]] {
+        for (variables, words) in cases {
+            let mut process = env.command(on_nats(command).iter().chain(&["--json"]));
+            let output = process.envs(variables.iter().copied()).output().unwrap();
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{variables:?}: {told}");
+            assert!(told.contains("\"environment\"") && told.contains(words) && told.contains("docs/bus.md"), "{variables:?}: {told}");
+            assert!(!told.contains("secret"), "{told}");
+        }
+    }
+}
+
+/// A node on the broker: its root, a key, and the password in the store.
+fn with_node(broker: &Broker) -> CliEnv {
+    let env = without_credential(broker);
+    let port = broker.address().port().to_string();
+    let words = ["secret", "put", USER, "--bus", "--server-name", &broker.server_name(), "--port", &port];
+    let _ = env.run_with_input(words, PASSWORD.as_bytes().to_vec()).with_status(0);
+    env
+}
+
+fn without_credential(broker: &Broker) -> CliEnv {
+    let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
+    env.write("bridge.yaml", TOPICS);
+    env.write("plain.wasm", PLAIN.component);
+    env.write("ca.der", broker.ca().root_der());
+    let key = env.write("secrets.key", [7; 32]);
+    std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    env.write("latent.toml", config(&broker.address().to_string(), &broker.server_name()));
+    env
+}
+
+fn config(address: &str, server_name: &str) -> String {
+    format!(
+        r#"
+[node]
+name = "edge-1"
+data_dir = "data"
+[engine]
+kind = "nats"
+manifest = "bridge.yaml"
+address = "{address}"
+allow_non_public_peer = "{address}"
+server_name = "{server_name}"
+roots = ["ca.der"]
+bus_credential = "{USER}"
+[secrets]
+key_file = "secrets.key"
+[[topic]]
+name = "in.raw"
+tenant = "acme"
+[[topic]]
+name = "out"
+tenant = "acme"
+[[service]]
+name = "plain"
+tenant = "acme"
+component = "plain.wasm"
+grants = [{{ capability = "latent:events/publisher@0.2.0", topics = ["out"] }}]
+"#
+    )
+}
+
+/// Makes the streams of a node, as somebody else would: beside it.
+fn provision_for(broker: &Broker, env: &CliEnv) {
+    let ca = env.write("ca.pem", broker.ca().root_pem());
+    // The certificate is of a name that resolves to nothing here, so the streams are made through the test's own client.
+    drop(ca);
+    with_admin(broker, async |admin| {
+        for (stream, subjects) in [("av_in_raw", json!(["in.raw.p0", "in.raw.p1", "in.raw.p2"])), ("av_out", json!(["out.p0"]))] {
+            let nanos = 7_200_000_000_000_u64;
+            let stream_config = json!({
+                "name": stream, "subjects": subjects, "storage": "file", "retention": "limits", "discard": "old", "max_age": nanos,
+                "duplicate_window": nanos, "num_replicas": 1, "allow_direct": true,
+            });
+            let reply = admin.client().request(format!("$JS.API.STREAM.CREATE.{stream}"), stream_config.to_string().into()).await.unwrap();
+            assert!(!String::from_utf8_lossy(&reply.payload).contains("\"error\""), "{:?}", reply.payload);
+        }
+    });
+}
+
+fn invoke_publish(env: &CliEnv) -> CliOutput {
+    env.run(["invoke", "plain", "demo:plain/work@1.0.0#announce", "--args", "[\"out\"]", "--json"])
+}
+
+#[test]
+fn a_node_on_a_broker_publishes_what_its_functions_publish_stopped_or_running() {
+    require_broker!();
+    let broker = broker("broker.latent.test");
+    let env = with_node(&broker);
+    assert!(env.run(["check"]).with_status(0).stdout.contains("warnings: 0"));
+    // A check is offline: it asks nobody. What is not there is told by who needs it.
+    let refused = error_of(&invoke_publish(&env).with_status(1));
+    assert_eq!(refused["kind"], json!("config"), "{refused}");
+    assert!(refused.to_string().contains("av_in_raw"), "{refused}");
+    provision_for(&broker, &env);
+
+    let first = documents(&invoke_publish(&env).with_status(0)).remove(0);
+    assert_eq!((&first["outcome"], &first["result"]), (&json!("success"), &json!([{ "ok": "1" }])), "{first}");
+    let stopped = documents(&env.run(["bus", "topics", "--json"]).with_status(0));
+    assert_eq!(stopped[1], json!({ "topic": "out", "partitions": 1, "events": 1 }), "the broker itself is asked");
+    let stored = &fetched(&env, "out", 0)[0];
+    let uid = stored["uid"].as_str().unwrap().to_owned();
+    assert!(uid.starts_with("lsf-"), "derived by the host: {uid}");
+
+    let node = node(&env);
+    let again = documents(&invoke_publish(&env).with_status(0)).remove(0);
+    assert_eq!(again["result"], json!([{ "ok": "1" }]), "the same key, so the same event");
+    assert_eq!(fetched(&env, "out", 0).len(), 1);
+    assert_eq!(publish(&env, &["in.raw"], b"{\"n\":1}\n", 0)[0]["offset"], json!(1), "through the node");
+    let found = documents(&env.run(["bus", "find", "out", &uid, "--json"]).with_status(0));
+    assert_eq!(found[0]["value"], json!({ "data_base64": "ZnJvbSBwbGFpbg==" }), "{found:?}");
+    assert_eq!(documents(&env.run(["bus", "maintain", "--json"]).with_status(0))[0]["expired_records"], json!(0));
+    let why = documents(&env.run(["why", "out", &uid, "--json"]).with_status(0)).remove(0);
+    assert_eq!((&why["uid"], &why["triggers"]), (&json!(uid), &json!([])), "{why}");
+    let second = error_of(&env.run(["run", "--json"]).with_status(1));
+    assert_eq!(second["kind"], json!("node-running"), "one node for one directory: {second}");
+    assert_eq!(node.stop(), Some(0));
+    with_admin(&broker, async |admin| {
+        let messages = admin.messages("av_out").await;
+        assert_eq!((messages.len(), messages[0].header("Nats-Msg-Id")), (1, Some(&*uid)));
+        wait_until("the node's connections are closed", || admin.connections_of(USER) == 0);
+        assert_eq!(admin.consumers(), 0);
+    });
+}
+
+#[test]
+fn what_needs_no_topics_needs_no_broker_and_what_there_is_not_yet_is_said() {
+    require_broker!();
+    let broker = broker("broker.latent.test");
+    let env = with_node(&broker);
+    broker.stop();
+    let _ = env.run(["check"]).with_status(0);
+    assert!(env.run(["service", "list"]).with_status(0).stdout.contains("SERVICE"));
+    assert!(env.run(["clock", "status"]).with_status(0).stdout.contains("sound"));
+    let status = env.run(["trigger", "status"]).with_status(0);
+    assert!(status.stderr.contains("no triggers on the engine nats yet"), "{}", status.stderr);
+    assert_eq!(error_of(&env.run(["trigger", "forget", "t", "--json"]).with_status(1))["kind"], json!("unknown-trigger"));
+    assert_eq!(error_of(&env.run(["deadletter", "list", "--json"]).with_status(2))["kind"], json!("not-built"));
+    let as_node = error_of(&env.run(["bus", "provision", "--json"]).with_status(2)).to_string();
+    assert!(as_node.contains("--engine nats --manifest"), "{as_node}");
+}
+
+#[test]
+fn a_node_whose_broker_refuses_it_or_is_away_says_which_and_what_to_do() {
+    require_broker!();
+    let broker = broker("broker.latent.test");
+    let env = without_credential(&broker);
+    let refused = |words: &[&str]| error_of(&env.run(words).with_status(1));
+    let start = ["run", "--json"];
+    let no_store = refused(&start).to_string();
+    assert!(no_store.contains("data/secrets does not exist") && no_store.contains("--bus"), "{no_store}");
+    let put = |name: &str, port: u16, value: &str, more: &[&str]| {
+        let (server, port) = (broker.server_name(), port.to_string());
+        let words = [&["secret", "put", name, "--server-name", &server, "--port", &port], more].concat();
+        let _ = env.run_with_input(words, value.as_bytes().to_vec()).with_status(0);
+    };
+    let revoke = || env.run(["secret", "revoke", USER]).with_status(0);
+    let port = broker.address().port();
+    // One of a provider, one for another port: neither is shown to the broker.
+    put(USER, port, PASSWORD, &["--tenant", "acme", "--provider", "topics"]);
+    let purpose = refused(&start);
+    assert_eq!(purpose["kind"], json!("bus-credential"), "{purpose}");
+    assert!(purpose.to_string().contains("its purpose is tls-provider-credential, not bus-credential"), "{purpose}");
+    let _ = revoke();
+    put(USER, port.wrapping_add(1).max(1), PASSWORD, &["--bus"]);
+    assert!(refused(&start).to_string().contains("it is for port"));
+    let _ = revoke();
+    put(USER, port, "another password", &["--bus"]);
+    for words in [&start[..], &["bus", "topics", "--json"]] {
+        let wrong = refused(words);
+        let told = wrong.to_string();
+        assert!(told.contains(USER) && told.contains(&broker.address().to_string()), "{told}");
+        assert!(!told.contains("another password"), "{told}");
+    }
+    let _ = revoke();
+    put(USER, port, PASSWORD, &["--bus"]);
+    broker.stop();
+    let away = refused(&start).to_string();
+    assert!(away.contains("see that the broker runs at"), "{away}");
+    assert!(!env.folder().join("data/control.sock").exists(), "nothing is served");
+    // A trigger is refused before anything is dialled.
+    let with_trigger = config(&broker.address().to_string(), &broker.server_name())
+        + "[[trigger]]\nid = \"t\"\ntenant = \"acme\"\nservice = \"plain\"\ntopic = \"out\"\n";
+    env.write("latent.toml", with_trigger);
+    let problems = error_of(&env.run(["run", "--json"]).with_status(2))["problems"].clone();
+    assert_eq!((&problems[0]["kind"], problems.as_array().unwrap().len()), (&json!("config-trigger-on-nats"), 1), "{problems}");
+}
