@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_nats::ConnectOptions;
 use async_nats::jetstream::{self, Context};
-use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, NatsRoots};
+use latent_bridge::nats_bus::{NatsCredentials, NatsOptions};
 use latent_bridge::{BridgeManifest, EventBus, NatsBus};
 use latent_testkit::Missing;
 
@@ -113,11 +113,10 @@ impl Account {
     }
 
     fn options(&self) -> NatsOptions {
-        let mut options = NatsOptions::new(&url());
-        let credentials = self.user().zip(variable("AV_NATS_PASSWORD"));
-        options.credentials = credentials.map(|(user, password)| NatsCredentials::UserPassword { user, password });
-        options.roots = ca_file().map_or(NatsRoots::System, NatsRoots::Pem);
-        options.tls_first = tls_first();
+        let mut options = NatsOptions::from_environment(&url()).unwrap();
+        if let Some(NatsCredentials::UserPassword { user, .. }) = &mut options.credentials {
+            *user = self.user().unwrap();
+        }
         options
     }
 

@@ -5,9 +5,10 @@ use std::net::SocketAddrV4;
 use async_nats::HeaderMap;
 use bytes::Bytes;
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, NatsRoots};
-use latent_bridge::{BridgeManifest, EventBus, NatsBus, RetentionSpec, TopicSpec};
+use latent_bridge::{BridgeManifest, EventBus, NatsBus, PublishAck, RetentionSpec, TopicSpec};
 use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, StoredRecord, Uid};
 use latent_testkit::broker::{Admin, Broker, BrokerSpec, BrokerUser, SERVER_NAME, TestCa};
+use latent_testkit::wait_until;
 
 pub(crate) const USER: &str = "bus";
 pub(crate) const PASSWORD: &str = "of a broker that lives as long as one test";
@@ -88,4 +89,18 @@ pub(crate) async fn plant(admin: &Admin, subject: &str, headers: &[(&str, &str)]
     }
     let acknowledged = admin.jetstream().publish_with_headers(subject.to_owned(), map, body.to_owned().into()).await.unwrap();
     acknowledged.await.unwrap().sequence
+}
+
+/// Publishes again and again until it is acknowledged: while the broker is away it is not.
+pub(crate) fn acknowledged(bus: &NatsBus, event: &NewRecord) -> PublishAck {
+    let mut acknowledged = None;
+    wait_until("it is acknowledged", || {
+        acknowledged = match bus.publish_record("t", event) {
+            Ok(ack) => Some(ack),
+            Err(error) if error.is_permanent() => panic!("{error}"),
+            Err(_) => None,
+        };
+        acknowledged.is_some()
+    });
+    acknowledged.unwrap()
 }

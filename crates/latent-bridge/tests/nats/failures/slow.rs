@@ -1,0 +1,105 @@
+//! A broker that is slow, or says so.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use latent_bridge::{BusError, EventBus, NatsBus};
+use latent_testkit::require_broker;
+
+use super::scripted::{Script, ScriptedJetStream};
+use crate::live::{manifest, options, record, spec, with_topic};
+
+fn uids(count: usize) -> Vec<String> {
+    (1..=count).map(|n| format!("u{n}")).collect()
+}
+
+fn script() -> Script {
+    Script { uids: uids(6), page: 2, ..Script::default() }
+}
+
+fn found(scripted: &ScriptedJetStream, uid: &str) -> Result<Option<u64>, BusError> {
+    scripted.bus.find_event_by_uid("t", "k", uid).map(|found| found.map(|ack| ack.offset))
+}
+
+/// BUG-54. One and seven empty pulls before every page are slowness: what is there is found, what is not is absent, and each page makes the
+/// count begin again. B-061, B-062.
+#[test]
+fn bug_54_empty_pulls_while_messages_are_pending_say_nothing_about_absence() {
+    require_broker!();
+    for empty_pulls in [0, 1, 7] {
+        let scripted = ScriptedJetStream::start(Script { empty_pulls, ..script() });
+        assert_eq!(found(&scripted, "u6"), Ok(Some(6)), "{empty_pulls}");
+        assert_eq!(found(&scripted, "nowhere"), Ok(None), "{empty_pulls}");
+        assert!(scripted.asked.pulls.load(Ordering::SeqCst) >= 3 * (1 + empty_pulls), "every page took so many pulls");
+        assert_eq!(scripted.bus.fetch("t", 0, 0, 100).unwrap().len(), 6, "{empty_pulls}");
+    }
+}
+
+/// BUG-54. Eight empty pulls in a row are an error, of a lookup and of a read: never an absent uid, never a short list.
+#[test]
+fn bug_54_eight_empty_pulls_in_a_row_are_a_stall_and_never_an_end() {
+    require_broker!();
+    for script in [Script { empty_pulls: 8, ..script() }, Script { is_mute: true, ..script() }] {
+        let scripted = ScriptedJetStream::start(script);
+        for uid in ["u6", "nowhere"] {
+            let stalled = found(&scripted, uid).unwrap_err();
+            assert!(stalled.to_string().contains("uid lookup stalled"), "{stalled}");
+            assert!(!stalled.is_permanent());
+        }
+        let slow = scripted.bus.fetch("t", 0, 0, 100).unwrap_err();
+        assert!(matches!(slow, BusError::Timeout { .. }), "{slow:?}");
+    }
+}
+
+/// BUG-54. Pages that come shortly before and after the end of a pull's time.
+#[test]
+fn bug_54_pages_around_the_end_of_a_pulls_time_are_taken_whole() {
+    require_broker!();
+    for millis in [450, 600] {
+        let scripted = ScriptedJetStream::start(Script { delay: Duration::from_millis(millis), page: 3, ..script() });
+        assert_eq!(found(&scripted, "u6"), Ok(Some(6)), "{millis}");
+        assert_eq!(found(&scripted, "nowhere"), Ok(None), "{millis}");
+        let read: Vec<_> = scripted.bus.fetch("t", 0, 0, 100).unwrap().into_iter().map(|event| event.uid).collect();
+        assert_eq!(read, uids(6), "{millis}");
+    }
+}
+
+/// BUG-54. Only a fresh consumer for which nothing is pending proves absence: one that speaks of a message that never comes proves nothing.
+#[test]
+fn bug_54_absence_is_what_a_fresh_consumer_says_and_nobody_else() {
+    require_broker!();
+    let scripted = ScriptedJetStream::start(Script { page: 100, ..script() });
+    assert_eq!(found(&scripted, "nowhere"), Ok(None));
+    let created = scripted.asked.created.load(Ordering::SeqCst);
+    assert!(created >= 2, "the one that read, and a fresh one: {created}");
+    let scripted = ScriptedJetStream::start(Script { page: 100, false_pending: 1_000, ..script() });
+    let stalled = found(&scripted, "nowhere").unwrap_err();
+    assert!(stalled.to_string().contains("uid lookup stalled"), "{stalled}");
+}
+
+/// BUG-54 on a real broker whose machine is busy.
+#[test]
+fn bug_54_a_busy_broker_makes_no_uid_absent() {
+    require_broker!();
+    const RECORDS: usize = 5_000;
+    let (broker, bus) = with_topic(spec(), 1);
+    let records: Vec<_> = (0..RECORDS).map(|n| record(&format!("u{n}"), "k", "x")).collect();
+    let acks: Vec<_> = bus.publish_batch("t", &records).into_iter().map(Result::unwrap).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| while !done.load(Ordering::Relaxed) { std::hint::spin_loop() });
+        }
+        // Cold and warm: each of them begins ten times without knowing anything.
+        for round in 0..10 {
+            let bus = NatsBus::open_with(options(&broker), &manifest(1)).unwrap();
+            for n in 0..5 {
+                let at = (round * 509 + n * 997) % RECORDS;
+                let found = bus.find_event_by_uid("t", "k", &format!("u{at}")).unwrap().unwrap();
+                assert_eq!(found.offset, acks[at].offset);
+                assert_eq!(bus.find_event_by_uid("t", "k", &format!("absent-{at}")), Ok(None));
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
