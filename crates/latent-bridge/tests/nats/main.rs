@@ -10,5 +10,6 @@
 
 mod cluster;
 mod connecting;
+mod failures;
 mod live;
 mod provisioning;

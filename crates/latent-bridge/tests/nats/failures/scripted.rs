@@ -1,21 +1,21 @@
-//! A scripted JetStream: the pinned broker without one, and a client that answers in its place on its subjects. It says what no real one
-//! would say twice in the same way: pulls without messages while messages are pending, pages that come late.
+//! A scripted peer that speaks NATS and answers on the subjects of JetStream. It says what no real broker would say twice in the same way:
+//! pulls without messages while messages are pending, pages that come late. A client of a real broker could not play it: only a server
+//! may say where a message lies.
 
-use std::io::Write as _;
-use std::net::TcpStream;
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_nats::{Client, HeaderMap, Message};
-use futures_util::StreamExt as _;
 use latent_bridge::NatsBus;
-use latent_testkit::broker::{Broker, BrokerSpec, SERVER_NAME};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use latent_bridge::nats_bus::NatsOptions;
+use latent_testkit::broker::VERSION;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::live::{PASSWORD, STREAM, USER, beside, manifest, options, spec, with_topic};
+use crate::live::{STREAM, beside, manifest, runtime, spec, with_topic};
 
 /// What the script does with pulls.
 #[derive(Debug, Clone, Default)]
@@ -52,46 +52,38 @@ struct Kept {
     empty_left: usize,
 }
 
-/// See the module. Dropping it ends its thread before the broker.
+/// See the module. Dropping it ends its thread.
 pub(super) struct ScriptedJetStream {
     pub(super) bus: NatsBus,
     pub(super) asked: Arc<Asked>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    _broker: Arc<Broker>,
 }
 
 impl ScriptedJetStream {
     /// Starts it, and a bus on it.
     pub(super) fn start(script: Script) -> Self {
-        let broker = Arc::new(Broker::start(BrokerSpec { jetstream: false, ..spec() }));
         let (asked, (stop, stopped), (ready, is_ready)) = (Arc::new(Asked::default()), oneshot::channel(), std::sync::mpsc::channel());
         let info = genuine_info(script.uids.len());
-        let (consumers, raw) = (Mutex::default(), Raw::connect(&broker));
-        let played = Arc::new(Played { info, script, asked: Arc::clone(&asked), consumers, raw });
-        let thread = std::thread::spawn({
-            let broker = Arc::clone(&broker);
-            move || {
-                beside(&broker, async |admin| {
-                    let mut requests = admin.client().subscribe("$JS.API.>").await.unwrap();
-                    admin.client().flush().await.unwrap();
-                    ready.send(()).unwrap();
-                    let serve = async {
-                        while let Some(request) = requests.next().await {
-                            // Each by itself: a page that comes late holds nothing else up.
-                            tokio::spawn(Arc::clone(&played).answer(admin.client().clone(), request));
-                        }
-                    };
-                    tokio::select! {
-                        () = serve => {}
-                        _ = stopped => {}
-                    }
-                });
+        let played = Arc::new(Played { info, script, asked: Arc::clone(&asked), consumers: Mutex::default() });
+        let serve = async move {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            ready.send(listener.local_addr().unwrap()).unwrap();
+            while let Ok((connection, _)) = listener.accept().await {
+                tokio::spawn(Peer::serve(connection, Arc::clone(&played)));
             }
+        };
+        let thread = std::thread::spawn(move || {
+            runtime().block_on(async {
+                tokio::select! {
+                    () = serve => {}
+                    _ = stopped => {}
+                }
+            });
         });
-        is_ready.recv().unwrap();
-        let bus = NatsBus::open_with(options(&broker), &manifest(1)).unwrap();
-        Self { bus, asked, stop: Some(stop), thread: Some(thread), _broker: broker }
+        let address = is_ready.recv().unwrap();
+        let bus = NatsBus::open_with(NatsOptions::new(&format!("nats://{address}")), &manifest(1)).unwrap();
+        Self { bus, asked, stop: Some(stop), thread: Some(thread) }
     }
 }
 
@@ -101,6 +93,98 @@ impl Drop for ScriptedJetStream {
         // A panic of the script has been printed; the test fails by what it then misses.
         let _ = self.thread.take().map(std::thread::JoinHandle::join);
     }
+}
+
+/// One connection: as much of the protocol as the bus speaks.
+struct Peer {
+    out: mpsc::UnboundedSender<Vec<u8>>,
+    /// Subscriptions, number and subject.
+    subscriptions: Mutex<Vec<(String, String)>>,
+}
+
+impl Peer {
+    async fn serve(connection: TcpStream, played: Arc<Played>) {
+        let (input, mut output) = connection.into_split();
+        let (out, mut queue) = mpsc::unbounded_channel::<Vec<u8>>();
+        let peer = Arc::new(Self { out, subscriptions: Mutex::default() });
+        tokio::spawn(async move {
+            while let Some(bytes) = queue.recv().await {
+                if output.write_all(&bytes).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let info = json!({
+            "server_id": "scripted", "server_name": "scripted", "version": VERSION, "proto": 1, "headers": true,
+            "max_payload": 1_048_576, "jetstream": true, "host": "127.0.0.1", "port": 4_222, "go": "", "client_id": 1,
+        });
+        peer.send(format!("INFO {info}\r\n").into_bytes());
+        let (mut input, mut line) = (BufReader::new(input), String::new());
+        while input.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            let words: Vec<_> = words.iter().map(String::as_str).collect();
+            match words[..] {
+                ["PING"] => peer.send(b"PONG\r\n".to_vec()),
+                ["SUB", subject, .., number] => peer.subscriptions().push((number.to_owned(), subject.to_owned())),
+                ["UNSUB", number, ..] => peer.subscriptions().retain(|(known, _)| known != number),
+                [verb @ ("PUB" | "HPUB"), subject, .., bytes] => {
+                    let reply = (words.len() == if verb == "PUB" { 4 } else { 5 }).then(|| words[2].to_owned());
+                    let mut content = vec![0; bytes.parse::<usize>().unwrap() + 2];
+                    input.read_exact(&mut content).await.unwrap();
+                    content.truncate(content.len() - 2);
+                    if let Some(reply) = reply {
+                        // Each by itself: a page that comes late holds nothing else up.
+                        let request = Request { subject: subject.to_owned(), reply, body: serde_json::from_slice(&content).unwrap_or_default() };
+                        tokio::spawn(Arc::clone(&played).answer(Arc::clone(&peer), request));
+                    }
+                }
+                _ => {}
+            }
+            line.clear();
+        }
+    }
+
+    fn send(&self, bytes: Vec<u8>) {
+        // One that has gone hears nothing.
+        let _ = self.out.send(bytes);
+    }
+
+    fn json(&self, to: &str, body: &Value) {
+        self.message(to, "", "NATS/1.0\r\n\r\n", &body.to_string());
+    }
+
+    fn status(&self, to: &str, words: &str) {
+        self.message(to, "", &format!("NATS/1.0 {words}\r\n\r\n"), "");
+    }
+
+    fn message(&self, to: &str, reply: &str, block: &str, body: &str) {
+        let subscriptions = self.subscriptions();
+        let Some((number, _)) = subscriptions.iter().find(|(_, subject)| matches(subject, to)) else { return };
+        let sizes = format!("{} {}", block.len(), block.len() + body.len());
+        self.send(format!("HMSG {to} {number} {reply} {sizes}\r\n{block}{body}\r\n").into_bytes());
+    }
+
+    fn subscriptions(&self) -> MutexGuard<'_, Vec<(String, String)>> {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn matches(pattern: &str, subject: &str) -> bool {
+    let (mut pattern, mut subject) = (pattern.split('.'), subject.split('.'));
+    loop {
+        match (pattern.next(), subject.next()) {
+            (Some(">"), Some(_)) | (None, None) => return true,
+            (Some(token), Some(word)) if token == "*" || token == word => {}
+            _ => return false,
+        }
+    }
+}
+
+/// What the bus asks.
+struct Request {
+    subject: String,
+    reply: String,
+    body: Value,
 }
 
 /// What a real broker says of the stream, with as many messages as the script has.
@@ -119,22 +203,11 @@ struct Played {
     info: Value,
     asked: Arc<Asked>,
     consumers: Mutex<Vec<Kept>>,
-    raw: Raw,
-}
-
-/// What one pull gets.
-enum Page {
-    Nothing,
-    /// Sequence and number of the delivery.
-    Messages(Vec<(u64, u64)>),
 }
 
 impl Played {
-    async fn answer(self: Arc<Self>, client: Client, request: Message) {
-        let Some(reply) = request.reply.clone() else { return };
-        let subject = request.subject.as_str().strip_prefix("$JS.API.").unwrap().to_owned();
-        let body: Value = serde_json::from_slice(&request.payload).unwrap_or_default();
-        let tokens: Vec<_> = subject.split('.').collect();
+    async fn answer(self: Arc<Self>, peer: Arc<Peer>, Request { subject, reply, body }: Request) {
+        let tokens: Vec<_> = subject.split('.').skip(2).collect();
         let answered = match tokens[..] {
             ["STREAM", "INFO", _] => self.info.clone(),
             ["CONSUMER", "CREATE", _, name, ..] => self.create(name, &body),
@@ -142,11 +215,11 @@ impl Played {
                 self.asked.deleted.fetch_add(1, Ordering::SeqCst);
                 json!({ "success": true })
             }
-            ["CONSUMER", "MSG", "NEXT", _, name] => return self.pull(&client, &reply, name, &body).await,
-            ["DIRECT", "GET", _] => return self.get(&client, &reply, &body).await,
+            ["CONSUMER", "MSG", "NEXT", _, name] => return self.pull(&peer, &reply, name, &body).await,
+            ["DIRECT", "GET", _] => return self.get(&peer, &reply, &body),
             _ => json!({ "error": { "code": 503, "err_code": 10_039, "description": "the script does not know this" } }),
         };
-        client.publish(reply, answered.to_string().into()).await.unwrap();
+        peer.json(&reply, &answered);
     }
 
     fn create(&self, name: &str, body: &Value) -> Value {
@@ -164,51 +237,47 @@ impl Played {
         (self.script.uids.len() as u64 + 1).saturating_sub(next)
     }
 
-    async fn pull(&self, client: &Client, reply: &async_nats::Subject, name: &str, body: &Value) {
+    async fn pull(&self, peer: &Peer, reply: &str, name: &str, body: &Value) {
         self.asked.pulls.fetch_add(1, Ordering::SeqCst);
-        let Page::Messages(messages) = self.page(name, body) else { return self.raw.status(reply, "408 Request Timeout") };
+        let Some(page) = self.page(name, body) else { return peer.status(reply, "408 Request Timeout") };
         elapsed(self.script.delay).await;
-        let is_short = (messages.len() as u64) < body["batch"].as_u64().unwrap();
-        for (sequence, delivery) in messages {
-            let uid = &self.script.uids[sequence as usize - 1];
-            let headers = HeaderMap::from_iter([("Nats-Msg-Id".parse().unwrap(), uid.as_str().into())]);
+        let is_short = (page.len() as u64) < body["batch"].as_u64().unwrap();
+        for (sequence, delivery) in page {
+            let uid = &self.script.uids[usize::try_from(sequence).unwrap() - 1];
             let pending = self.pending(sequence + 1);
             let place = format!("$JS.ACK.{STREAM}.{name}.1.{sequence}.{delivery}.1700000000000000000.{pending}");
-            client.publish_with_reply_and_headers(reply.clone(), place, headers, stored_body().into()).await.unwrap();
+            peer.message(reply, &place, &format!("NATS/1.0\r\nNats-Msg-Id: {uid}\r\n\r\n"), &stored_body());
         }
-        client.flush().await.unwrap();
         if is_short {
-            self.raw.status(reply, "408 Request Timeout");
+            peer.status(reply, "408 Request Timeout");
         }
     }
 
-    /// Decides under the lock, so that two pulls of one consumer never get the same.
-    fn page(&self, name: &str, body: &Value) -> Page {
+    /// Sequences with the numbers of their deliveries. Decided under the lock, so that two pulls of one consumer never get the same.
+    fn page(&self, name: &str, body: &Value) -> Option<Vec<(u64, u64)>> {
         let mut consumers = self.consumers();
         let consumer = consumers.iter_mut().find(|consumer| consumer.name == name).unwrap();
         if self.script.is_mute || self.pending(consumer.next) == 0 {
-            return Page::Nothing;
+            return None;
         }
         if consumer.empty_left > 0 {
             consumer.empty_left -= 1;
-            return Page::Nothing;
+            return None;
         }
         consumer.empty_left = self.script.empty_pulls;
         let count = body["batch"].as_u64().unwrap().min(self.script.page as u64).min(self.pending(consumer.next));
-        let messages = (0..count).map(|n| (consumer.next + n, consumer.deliveries + 1 + n)).collect();
+        let page = (0..count).map(|n| (consumer.next + n, consumer.deliveries + 1 + n)).collect();
         consumer.next += count;
         consumer.deliveries += count;
-        Page::Messages(messages)
+        Some(page)
     }
 
-    async fn get(&self, client: &Client, reply: &async_nats::Subject, body: &Value) {
+    fn get(&self, peer: &Peer, reply: &str, body: &Value) {
         let sequence = body["seq"].as_u64().unwrap_or(self.script.uids.len() as u64);
-        let Some(uid) = sequence.checked_sub(1).and_then(|at| self.script.uids.get(at as usize)) else {
-            return self.raw.status(reply, "404 Message Not Found");
-        };
-        let headers = [("Nats-Msg-Id", uid.as_str()), ("Nats-Sequence", &sequence.to_string()), ("Nats-Subject", "t.p0")];
-        let headers = HeaderMap::from_iter(headers.map(|(name, value)| (name.parse().unwrap(), value.into())));
-        client.publish_with_headers(reply.clone(), headers, stored_body().into()).await.unwrap();
+        let uid = usize::try_from(sequence).unwrap().checked_sub(1).and_then(|at| self.script.uids.get(at));
+        let Some(uid) = uid else { return peer.status(reply, "404 Message Not Found") };
+        let block = format!("NATS/1.0\r\nNats-Msg-Id: {uid}\r\nNats-Sequence: {sequence}\r\nNats-Subject: t.p0\r\n\r\n");
+        peer.message(reply, "", &block, &stored_body());
     }
 
     fn consumers(&self) -> MutexGuard<'_, Vec<Kept>> {
@@ -218,32 +287,6 @@ impl Played {
 
 fn stored_body() -> String {
     json!({ "partition": 0, "offset": 0, "key": "k", "stored_at": 1, "value": 1 }).to_string()
-}
-
-/// A connection of its own for statuses, which no client library sends.
-struct Raw(Mutex<StreamOwned<ClientConnection, TcpStream>>);
-
-impl Raw {
-    fn connect(broker: &Broker) -> Self {
-        let mut roots = RootCertStore::empty();
-        roots.add(broker.ca().root_der().into()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_root_certificates(roots).with_no_client_auth();
-        let connection = ClientConnection::new(Arc::new(config), SERVER_NAME.try_into().unwrap()).unwrap();
-        let mut stream = StreamOwned::new(connection, TcpStream::connect(broker.address()).unwrap());
-        let hello = json!({ "verbose": false, "pedantic": false, "headers": true, "user": USER, "pass": PASSWORD, "no_responders": false });
-        stream.write_all(format!("CONNECT {hello}\r\n").as_bytes()).unwrap();
-        Self(Mutex::new(stream))
-    }
-
-    fn status(&self, reply: &str, words: &str) {
-        let block = format!("NATS/1.0 {words}\r\n\r\n");
-        let line = format!("HPUB {reply} {0} {0}\r\n{block}\r\n", block.len());
-        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.write_all(line.as_bytes()).unwrap();
-        stream.flush().unwrap();
-    }
 }
 
 /// The script's own slowness: nothing is waited for in it.
