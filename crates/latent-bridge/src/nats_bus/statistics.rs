@@ -15,13 +15,19 @@ use crate::{BusError, PartitionStatistics, TopicStatistics};
 /// The first offset of a partition and the one after its last. Of one without records both are the next one of its stream.
 pub(super) async fn bounds(shared: &Shared, topic: &Topic, partition: Partition) -> Result<(Offset, Offset), BusError> {
     let subject = topic.subject(partition)?.to_string();
-    let (first, last) =
-        tokio::join!(topic.source.get(&shared.api, Which::NextOf(&subject, 1)), topic.source.get(&shared.api, Which::LastOf(&subject)),);
-    match (first?, last?) {
-        (Some(first), Some(last)) => Ok((Offset(first.sequence), Offset(last.sequence.saturating_add(1).max(first.sequence)))),
-        _ => {
-            let next = look(shared, topic).await?.state.last_seq.saturating_add(1);
-            Ok((Offset(next), Offset(next)))
+    // The end of the stream is asked for between two looks: what comes after it is not below it.
+    let mut end_of_stream = None;
+    loop {
+        let (first, last) = tokio::join!(
+            topic.source.get(&shared.api, Which::NextOf(&subject, 1)),
+            topic.source.get(&shared.api, Which::LastOf(&subject)),
+        );
+        match (first?, last?, end_of_stream) {
+            (Some(first), Some(last), _) => {
+                return Ok((Offset(first.sequence), Offset(last.sequence.max(first.sequence).saturating_add(1))));
+            }
+            (_, _, Some(next)) => return Ok((Offset(next), Offset(next))),
+            (_, _, None) => end_of_stream = Some(look(shared, topic).await?.state.last_seq.saturating_add(1)),
         }
     }
 }

@@ -65,8 +65,7 @@ fn bug_20_an_unfit_uid_reaches_nobody_and_what_is_legal_comes_back_byte_for_byte
     let seen = beside(&broker, async |admin| admin.connections().iter().map(|connection| connection.id).collect::<Vec<_>>());
     let huge = "u".repeat(100 * 1_024);
     for uid in ["a\rb", "a\nb", "a\r\nNats-Msg-Id: forged", "a\0b", "😀", "", &huge] {
-        let answers =
-            [bus.publish_idempotent("t", "k", &json!({}), uid), bus.publish("t", "k", &json!({ "metadata": { "uid": uid } }))];
+        let answers = [bus.publish_idempotent("t", "k", &json!({}), uid), bus.publish("t", "k", &json!({ "metadata": { "uid": uid } }))];
         for answer in answers {
             assert!(matches!(answer, Err(BusError::Rejected { permanent: true, .. })), "{uid:.20?}: {answer:?}");
         }
@@ -84,7 +83,10 @@ fn bug_20_an_unfit_uid_reaches_nobody_and_what_is_legal_comes_back_byte_for_byte
     let (messages, connections) = beside(&broker, async |admin| {
         (admin.messages(STREAM).await, admin.connections().iter().map(|connection| connection.id).collect::<Vec<_>>())
     });
-    assert_eq!((messages.len(), messages[0].header("Nats-Msg-Id"), messages[0].header("Lsf-Attr-a")), (1, Some("legal"), Some("with: colon")));
+    assert_eq!(
+        (messages.len(), messages[0].header("Nats-Msg-Id"), messages[0].header("Lsf-Attr-a")),
+        (1, Some("legal"), Some("with: colon"))
+    );
     assert_eq!(messages[0].header("Lsf-Event-Key"), None, "a key that is no header text stands in the body alone");
     assert_eq!(connections, seen, "the connection is the first one still");
 }
@@ -130,7 +132,8 @@ fn bug_22_only_the_first_header_of_exactly_that_name_is_an_id() {
     );
     bus.publish_record("t", &event.unwrap()).unwrap();
     let written = beside(&broker, async |admin| admin.messages(STREAM).await.pop().unwrap());
-    let values = |name: &str| written.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.clone()).collect::<Vec<_>>();
+    let values =
+        |name: &str| written.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.clone()).collect::<Vec<_>>();
     assert_eq!((values("Nats-Msg-Id"), values("Nats-Expected-Stream")), (vec!["ours".to_owned()], vec![STREAM.to_owned()]));
     assert_eq!(values("Lsf-Attr-Nats-Msg-Id"), ["theirs"]);
 }

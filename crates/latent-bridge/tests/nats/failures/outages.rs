@@ -78,9 +78,8 @@ fn bug_45_only_what_the_stream_acknowledged_is_acknowledged_and_retries_double_n
     let all = |of: fn(&Seen) -> &AtomicUsize, at_least: &[usize]| {
         seen.iter().zip(at_least).all(|(seen, at_least)| of(seen).load(Ordering::SeqCst) > *at_least)
     };
-    let now = |of: fn(&Seen) -> &AtomicUsize, more: usize| {
-        seen.iter().map(|seen| of(seen).load(Ordering::SeqCst) + more).collect::<Vec<_>>()
-    };
+    let now =
+        |of: fn(&Seen) -> &AtomicUsize, more: usize| seen.iter().map(|seen| of(seen).load(Ordering::SeqCst) + more).collect::<Vec<_>>();
     std::thread::scope(|scope| {
         for (thread, seen) in seen.iter().enumerate() {
             let (bus, stop, acks) = (&bus, &stop, &acks);

@@ -134,7 +134,8 @@ impl Peer {
                     content.truncate(content.len() - 2);
                     if let Some(reply) = reply {
                         // Each by itself: a page that comes late holds nothing else up.
-                        let request = Request { subject: subject.to_owned(), reply, body: serde_json::from_slice(&content).unwrap_or_default() };
+                        let request =
+                            Request { subject: subject.to_owned(), reply, body: serde_json::from_slice(&content).unwrap_or_default() };
                         tokio::spawn(Arc::clone(&played).answer(Arc::clone(&peer), request));
                     }
                 }

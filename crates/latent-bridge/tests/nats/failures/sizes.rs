@@ -27,9 +27,7 @@ fn counted_bytes(message: &StoredMessage) -> usize {
 fn bug_16_an_event_above_the_brokers_limit_is_refused_and_the_connection_stays() {
     require_broker!();
     let (broker, bus) = with_topic(BrokerSpec { max_payload: Some(MAX_PAYLOAD), ..spec() }, 1);
-    let connections = || {
-        beside(&broker, async |admin| admin.connections().iter().map(|connection| connection.id).collect::<Vec<_>>())
-    };
+    let connections = || beside(&broker, async |admin| admin.connections().iter().map(|connection| connection.id).collect::<Vec<_>>());
     let seen = connections();
     let (mut fits, mut too_large) = (60_000, 65_536);
     bus.publish_record("t", &event("fits", fits)).unwrap();

@@ -88,7 +88,11 @@ fn bug_54_a_busy_broker_makes_no_uid_absent() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| while !done.load(Ordering::Relaxed) { std::hint::spin_loop() });
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
         }
         // Cold and warm: each of them begins ten times without knowing anything.
         for round in 0..10 {
