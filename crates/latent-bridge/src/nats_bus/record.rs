@@ -66,15 +66,15 @@ impl Source {
         // The last one of a replica that is behind is another one than the leader's.
         let leader_only = !self.direct || (self.replicas > 1 && matches!(which, Which::LastOf(_)));
         if leader_only {
-            return self.from_leader(api, which).await;
+            return self.leader_get(api, which).await;
         }
-        match self.direct(api, which).await? {
-            None if self.replicas > 1 => self.from_leader(api, which).await,
+        match self.direct_get(api, which).await? {
+            None if self.replicas > 1 => self.leader_get(api, which).await,
             found => Ok(found),
         }
     }
 
-    async fn direct(&self, api: &Api, which: Which<'_>) -> Result<Option<Single>, ApiFault> {
+    async fn direct_get(&self, api: &Api, which: Which<'_>) -> Result<Option<Single>, ApiFault> {
         let subject = format!("$JS.API.DIRECT.GET.{}", self.stream);
         let message = api.request(&subject, Bytes::from(which.request().to_string())).await?;
         let unreadable = |problem: String| ApiFault::Unreadable { subject: subject.clone(), problem };
@@ -89,7 +89,7 @@ impl Source {
         Ok(Some(Single { sequence, headers, body: message.payload }))
     }
 
-    async fn from_leader(&self, api: &Api, which: Which<'_>) -> Result<Option<Single>, ApiFault> {
+    async fn leader_get(&self, api: &Api, which: Which<'_>) -> Result<Option<Single>, ApiFault> {
         #[derive(Deserialize)]
         struct Got {
             message: Stored,

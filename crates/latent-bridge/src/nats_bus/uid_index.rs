@@ -146,7 +146,7 @@ impl Generation {
 mod tests {
     use super::*;
 
-    fn uid(n: usize) -> Uid {
+    fn uid(n: u64) -> Uid {
         Uid::parse(&format!("u{n}")).unwrap()
     }
 
@@ -170,11 +170,11 @@ mod tests {
     fn what_has_no_room_is_forgotten_and_the_floor_says_so() {
         let mut index = UidIndex::new(8);
         for n in 1..=100_u64 {
-            index.note(n * 2, Some(&uid(n as usize)));
+            index.note(n * 2, Some(&uid(n)));
             assert!(index.len() <= 8);
             assert!(index.scanned() == n * 2 && index.floor() <= n * 2);
             for known in 1..=n {
-                let is_there = index.candidates(index.hash(&uid(known as usize))) == [known * 2];
+                let is_there = index.candidates(index.hash(&uid(known))) == [known * 2];
                 assert_eq!(is_there, known * 2 >= index.floor(), "{known} of {n}");
             }
         }

@@ -177,7 +177,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         let at = |content: Option<&[u8]>| {
-            content.map(|content| std::fs::write(&path, content).unwrap());
+            if let Some(content) = content {
+                std::fs::write(&path, content).unwrap();
+            }
             problem(&options(NatsRoots::Pem(path.clone())))
         };
         let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";

@@ -179,7 +179,7 @@ fn duration(nanos: u64) -> String {
     if nanos == 0 {
         return "0 (no limit)".to_owned();
     }
-    let fitting = units.iter().find(|(_, unit)| nanos % unit == 0);
+    let fitting = units.iter().find(|(_, unit)| nanos.is_multiple_of(*unit));
     fitting.map_or_else(|| format!("{nanos} ns"), |(name, unit)| format!("{} {name}", nanos / unit))
 }
 
