@@ -37,6 +37,7 @@ pub(crate) fn run(root: &Path, form: Form) -> Result<(), Failure> {
         run_lines(&format!("measuring {what}"), &mut command(&latent(root)?, word, form), |_| {})?;
     }
     publications(root, form)?;
+    topics(root, form)?;
     eprintln!("{ELSEWHERE}");
     Ok(())
 }
@@ -54,6 +55,21 @@ fn publications(root: &Path, form: Form) -> Result<(), Failure> {
     let server = broker::ensure(root)?;
     let mut command = with_broker(root, &command(&latent(root)?, "publish", form));
     run_lines("measuring publications on a broker", command.env(broker::SERVER_VAR, server), |_| {})
+}
+
+/// Measures topics on the pinned broker.
+///
+/// # Errors
+/// As [`run`], and when there is no broker.
+pub(crate) fn broker(root: &Path, form: Form) -> Result<(), Failure> {
+    build(root)?;
+    topics(root, form)
+}
+
+fn topics(root: &Path, form: Form) -> Result<(), Failure> {
+    let server = broker::ensure(root)?;
+    let mut command = beside_a_broker(root, "with_nats_url", &command(&latent(root)?, "broker", form));
+    run_lines("measuring topics on a broker", command.env(broker::SERVER_VAR, server), |_| {})
 }
 
 fn build(root: &Path) -> Result<(), Failure> {
@@ -78,8 +94,12 @@ fn command(latent: &Path, word: &str, form: Form) -> Command {
 
 /// The command with a broker that lives as long as it, and the arguments that say which.
 fn with_broker(root: &Path, command: &Command) -> Command {
+    beside_a_broker(root, "with_broker", command)
+}
+
+fn beside_a_broker(root: &Path, example: &str, command: &Command) -> Command {
     let mut with = cargo(root);
-    with.args(["run", "--quiet", "--locked", "--package", "latent-testkit", "--features", "broker", "--example", "with_broker", "--"]);
+    with.args(["run", "--quiet", "--locked", "--package", "latent-testkit", "--features", "broker", "--example", example, "--"]);
     with.arg(command.get_program()).args(command.get_args());
     with
 }

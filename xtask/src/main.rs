@@ -35,6 +35,7 @@ usage: cargo xtask <command>
   guests            build every guest for wasm32-wasip2
   fuzz [--seconds N]  seeded mutations of the fuzz corpora, for 60 s or N
   bench [--json]    measure log, activations, deliveries and publications, built with optimisations, as ratios to loops by hand
+  bench broker [--json]  only topics on the pinned broker, which is started for it
   bench publish [--json]  only publications, on the pinned broker, which is started for it
   campaign NAME     a long run whose report goes into docs/reliability.md: activations, deliveries or kills
 
@@ -64,6 +65,8 @@ fn run(arguments: &[&str]) -> Result<(), Failure> {
         ["rows", "--final"] => rows::run(&Tree::read(&root)?, rows::Stage::Final),
         ["bench"] => bench::run(&root, bench::Form::Readable),
         ["bench", "--json"] => bench::run(&root, bench::Form::Json),
+        ["bench", "broker"] => bench::broker(&root, bench::Form::Readable),
+        ["bench", "broker", "--json"] => bench::broker(&root, bench::Form::Json),
         ["bench", "publish"] => bench::publish(&root, bench::Form::Readable),
         ["bench", "publish", "--json"] => bench::publish(&root, bench::Form::Json),
         ["campaign", name] => campaign::run(&root, name),

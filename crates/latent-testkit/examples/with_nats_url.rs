@@ -27,7 +27,9 @@ fn main() -> ExitCode {
         name: format!("CONTRACT-{number}"),
         users: vec![BrokerUser::unlimited(&format!("{USER}-{number}"), PASSWORD)],
     };
-    let accounts = (0..ACCOUNTS).map(account).collect();
+    // One more that is named as it is, for a program that wants one account.
+    let plain = BrokerAccount { name: "CONTRACT".to_owned(), users: vec![BrokerUser::unlimited(USER, PASSWORD)] };
+    let accounts = (0..ACCOUNTS).map(account).chain([plain]).collect();
     let broker = Broker::start(BrokerSpec { server_name: SERVER_NAME.to_owned(), accounts, ..BrokerSpec::default() }.disk(DISK_BYTES_MAX));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let ca_file = folder.path().join("ca.pem");

@@ -5,6 +5,7 @@
 //! `row` (whether a target is met), `calm` (whether a slice counts), `recovery_files` (what a recovery has to read).
 
 mod activation;
+mod broker;
 mod bus;
 mod calm;
 mod event;
@@ -43,6 +44,8 @@ pub(crate) enum BenchCommand {
     Trigger(trigger::TriggerArgs),
     /// Measure publications on a NATS broker, from a function to its receipt
     Publish(publish::PublishArgs),
+    /// Measure topics on a NATS broker against its client by hand
+    Broker(broker::BrokerArgs),
     /// Publishes until it is killed; `bench bus` starts it
     #[command(hide = true)]
     Fill(fill::FillArgs),
@@ -58,6 +61,7 @@ pub(crate) fn bench(command: &BenchCommand, output: &mut Output) -> Result<(), C
         BenchCommand::Activation(args) => activation::activation(args, output),
         BenchCommand::Trigger(args) => trigger::trigger(args, output),
         BenchCommand::Publish(args) => publish::publish(args, output),
+        BenchCommand::Broker(args) => broker::broker(args, output),
         BenchCommand::Fill(args) => fill::fill(args),
     }
 }
