@@ -6,7 +6,7 @@ use latent_bridge::nats_bus::PlannedAction;
 use latent_bridge::{BridgeManifest, BusError, EventBus, NatsBus, RetentionSpec, TopicSpec};
 use latent_testkit::broker::{Admin, Broker};
 use latent_testkit::proxy::{At, Direction, Fault, FaultProxy};
-use latent_testkit::require_broker;
+use latent_testkit::{require_broker, wait_until};
 use serde_json::{Map, Value, json};
 
 use crate::live::{beside, options, record, spec};
@@ -68,6 +68,14 @@ fn config(broker: &Broker, stream: &str) -> Map<String, Value> {
 async fn streams(admin: &Admin) -> Vec<String> {
     let reply = ask(admin, "STREAM.NAMES", &json!({})).await;
     serde_json::from_value(reply["streams"].clone()).unwrap_or_default()
+}
+
+/// The replicas of the topic `a` that have everything, its leader among them. 0: there is no leader.
+async fn current_replicas(admin: &Admin) -> u64 {
+    let reply = ask(admin, "STREAM.INFO.av_a", &json!({})).await;
+    let followers = reply["cluster"]["replicas"].as_array().into_iter().flatten();
+    let current = followers.filter(|replica| replica["current"] == true).count();
+    if reply["cluster"]["leader"].is_string() { 1 + u64::try_from(current).unwrap() } else { 0 }
 }
 
 /// Runs `act` and gives the subjects of all requests to the JetStream API meanwhile that are more than looking.
@@ -335,6 +343,29 @@ fn more_replicas_than_servers_are_the_brokers_refusal_and_leave_no_stream() {
     let error = provision(&broker, &wanted).map(drop).unwrap_err().to_string();
     assert!(error.contains("topic \"a\"") && error.contains("lower replication_factor"), "{error}");
     assert_eq!(beside(&broker, async |admin| streams(&admin).await), Vec::<String>::new());
+}
+
+/// BUG-46: replicas are the manifest's, in both directions.
+#[test]
+fn a_cluster_keeps_as_many_replicas_as_the_manifest_says_with_every_event() {
+    require_broker!();
+    let cluster = latent_testkit::broker::Cluster::start(&spec());
+    let options = || crate::live::options_at(&cluster.addresses(), cluster.ca());
+    let replicas = |count| BridgeManifest { replication_factor: count, ..manifest([topic("a", 1)]) };
+    let bus = NatsBus::provision_with(options(), &replicas(1)).unwrap();
+    bus.publish_record("a", &record("u-1", "k", "x")).unwrap();
+    for count in [3, 1, 3] {
+        let plan = NatsBus::plan(options(), &replicas(count)).unwrap();
+        let [change] = &plan.topics[0].changes[..] else { panic!("{plan}") };
+        assert_eq!((change.field, change.to.as_u64()), ("num_replicas", Some(count.into())));
+        drop(NatsBus::provision_with(options(), &replicas(count)).unwrap());
+        wait_until("every replica has what there is", || {
+            beside(&cluster.members()[0], async |admin| current_replicas(&admin).await) == u64::from(count)
+        });
+        let (config, messages) =
+            beside(&cluster.members()[0], async |admin| (config_of(&admin, "av_a").await, admin.messages("av_a").await));
+        assert_eq!((&config["num_replicas"], messages.len()), (&json!(count), 1));
+    }
 }
 
 #[test]
