@@ -54,8 +54,9 @@ impl ConnectorExecutor {
                     tokio::spawn(task);
                 }
             });
-            // What still runs is dropped with the runtime: whoever waits for it is told that it was interrupted.
-            drop(runtime);
+            // What still runs is dropped with the runtime: whoever waits for it is told that it was interrupted. A look-up of a name may
+            // block a thread of the system's for long after nobody wants it; that is not waited for.
+            runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(serve).map_err(refused)?;
         Ok(Self { commands: Some(commands), thread: Some(thread), handle })
@@ -126,6 +127,20 @@ mod tests {
         let executor = ConnectorExecutor::new("latent-nats-bus").unwrap();
         let name = executor.run(async { std::thread::current().name().map(str::to_owned) });
         assert_eq!(name, Ok(Some("latent-nats-bus".to_owned())));
+    }
+
+    #[test]
+    fn dropping_waits_for_no_thread_that_the_system_holds() {
+        let executor = ConnectorExecutor::new("latent-nats-bus").unwrap();
+        let (release, held) = mpsc::channel::<()>();
+        let (started, is_started) = mpsc::channel();
+        executor.handle().spawn_blocking(move || {
+            started.send(()).unwrap();
+            let _ = held.recv();
+        });
+        is_started.recv().unwrap();
+        drop(executor);
+        release.send(()).unwrap();
     }
 
     #[test]

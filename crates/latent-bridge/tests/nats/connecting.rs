@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::SocketAddrV4;
+use std::time::{Duration, Instant};
 
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, NatsRoots};
 use latent_bridge::{BusError, EventBus, NatsBus};
-use latent_testkit::broker::{Broker, BrokerSpec, Cluster, SERVER_NAME, TestCa};
+use latent_testkit::broker::{Broker, BrokerAuth, BrokerSpec, BrokerUser, Cluster, SERVER_NAME, TestCa};
 use latent_testkit::fake_peer::{FakePeer, INFO, Step};
+use latent_testkit::proxy::FaultProxy;
 use latent_testkit::{require_broker, wait_until};
 
 use crate::live::{PASSWORD, USER, beside, manifest, options, options_at, runtime, spec};
@@ -193,6 +195,28 @@ fn a_wrong_password_is_told_as_that_and_leaves_no_connection() {
     beside(&broker, async |admin| wait_until("no connection is left", || admin.connections().is_empty()));
     let log = broker.log();
     assert_eq!(log.matches("authentication error").count(), 4, "one attempt each\n{log}");
+}
+
+/// BUG-25, for a connection that was there: nobody comes back in a tight loop, and the right password is enough again.
+#[test]
+fn revoked_credentials_are_tried_ever_more_slowly_until_they_hold_again() {
+    require_broker!();
+    let broker = Broker::start(spec());
+    let proxy = FaultProxy::start(&broker);
+    let bus = provision(NatsOptions { servers: vec![format!("tls://{}", proxy.address())], ..options(&broker) }).unwrap();
+    let (begin, before) = (Instant::now(), proxy.connections());
+    let user = |password: &str| BrokerAuth::Users(vec![BrokerUser::unlimited(USER, password)]);
+    broker.reload(|spec| spec.auth = user("another"));
+    wait_until("seven attempts", || proxy.connections() >= before + 7);
+    // None before the first, then at least half of 50, 100, 200, 400, 800 and 1,600 ms.
+    assert!(begin.elapsed() >= Duration::from_millis(1_575), "{:?}", begin.elapsed());
+    assert!(!bus.is_connected());
+    let error = bus.publish("t", "k", &serde_json::json!(1)).unwrap_err();
+    assert!(matches!(error, BusError::NotSent { .. }), "{error:?}");
+    broker.reload(|spec| spec.auth = user(PASSWORD));
+    wait_until("the connection is made again", || bus.is_connected());
+    bus.publish("t", "k", &serde_json::json!(2)).unwrap();
+    assert_eq!(beside(&broker, async |admin| admin.count("av_t").await), 1);
 }
 
 #[test]

@@ -345,7 +345,7 @@ fn more_replicas_than_servers_are_the_brokers_refusal_and_leave_no_stream() {
     assert_eq!(beside(&broker, async |admin| streams(&admin).await), Vec::<String>::new());
 }
 
-/// BUG-46: replicas are the manifest's, in both directions.
+/// BUG-46: replicas are the manifest's, in both directions. BUG-47, as a cluster answers.
 #[test]
 fn a_cluster_keeps_as_many_replicas_as_the_manifest_says_with_every_event() {
     require_broker!();
@@ -354,6 +354,10 @@ fn a_cluster_keeps_as_many_replicas_as_the_manifest_says_with_every_event() {
     let replicas = |count| BridgeManifest { replication_factor: count, ..manifest([topic("a", 1)]) };
     let bus = NatsBus::provision_with(options(), &replicas(1)).unwrap();
     bus.publish_record("a", &record("u-1", "k", "x")).unwrap();
+    let of_another = manifest([topic("a", 1), topic("b", 1)]);
+    beside(&cluster.members()[1], async |admin| create(&admin, &json!({ "name": "SOMEBODYS", "subjects": ["b.>"] })).await);
+    let problem = refused(NatsBus::provision_with(options(), &of_another));
+    assert!(problem.contains("topic \"b\": stream \"SOMEBODYS\" has subjects [b.>]"), "{problem}");
     for count in [3, 1, 3] {
         let plan = NatsBus::plan(options(), &replicas(count)).unwrap();
         let [change] = &plan.topics[0].changes[..] else { panic!("{plan}") };

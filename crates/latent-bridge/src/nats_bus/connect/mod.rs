@@ -21,6 +21,7 @@ const SERVER_TIME_MAX: Duration = Duration::from_secs(5);
 const INBOX_PREFIX: &str = "_INBOX.LSF";
 
 /// Connects once: to the first server that takes us, within `connect_millis` over all of them. `events` hears what happens afterwards.
+/// Servers are tried in an order of chance, those that failed last: so the clients of a cluster spread, and leave a server that is down.
 ///
 /// # Errors
 /// [`BusError::Config`] for what stays wrong until somebody changes it (options, certificates, credentials), [`BusError::NotSent`] and

@@ -8,6 +8,10 @@ use serde_json::{Map, Value, json};
 use super::desired::Desired;
 use super::info::StreamInfo;
 use super::plan::{Change, PlannedAction, Refusal, TopicPlan};
+use crate::limits;
+
+/// How long a reader's consumer may idle.
+const READER_IDLE_NANOS: u64 = limits::READER_IDLE_MILLIS.default * 1_000_000;
 
 /// What to do about a topic whose stream is `found`.
 pub(super) fn compare(desired: &Desired, found: Option<&StreamInfo>) -> TopicPlan {
@@ -147,6 +151,15 @@ pub(super) fn notes(found: &StreamInfo) -> Vec<String> {
     if !found.flag("allow_direct") {
         notes.push("allow_direct is off: single records are read from the leader alone".to_owned());
     }
+    let consumers = found.config.get("max_consumers").and_then(Value::as_i64).filter(|limit| *limit > 0);
+    notes.extend(
+        consumers.map(|limit| format!("max_consumers is {limit}: reading makes consumers of its own and fails when there are more")),
+    );
+    let idle = found.config.get("consumer_limits").and_then(|limits| limits.get("inactive_threshold"));
+    let idle = idle.filter(|limit| limit.as_u64().is_some_and(|limit| (1..READER_IDLE_NANOS).contains(&limit)));
+    notes.extend(
+        idle.map(|limit| format!("consumer_limits.inactive_threshold is {limit} ns: reading needs {READER_IDLE_NANOS} ns and fails")),
+    );
     if found.text("persist_mode", "default") == "async" {
         notes.push("persist_mode is async: the broker acknowledges what a crash can lose".to_owned());
     }

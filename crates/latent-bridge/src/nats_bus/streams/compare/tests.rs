@@ -143,10 +143,16 @@ fn settings_of_the_operator_that_can_lose_events_are_noted() {
         (json!({ "max_bytes": 1_000 }), "oldest events are removed"),
         (json!({ "max_msgs": 5, "discard": "new" }), "events are refused"),
         (json!({ "max_msgs_per_subject": 5 }), "max_msgs_per_subject is 5"),
+        (json!({ "max_consumers": 5 }), "max_consumers is 5"),
+        (json!({ "consumer_limits": { "inactive_threshold": 29_999_999_999_u64 } }), "reading needs 30000000000 ns"),
         (json!({ "allow_direct": false }), "allow_direct is off"),
         (json!({ "persist_mode": "async" }), "acknowledges what a crash can lose"),
     ];
-    assert_eq!(plan(json!({})).notes, Vec::<String>::new());
+    for fine in
+        [json!({}), json!({ "consumer_limits": { "inactive_threshold": 30_000_000_000_u64, "max_ack_pending": 1 }, "max_consumers": -1 })]
+    {
+        assert_eq!(plan(fine).notes, Vec::<String>::new());
+    }
     for (other, text) in table {
         let plan = plan(other.clone());
         let [note] = &plan.notes[..] else { panic!("{other}: {plan:?}") };
