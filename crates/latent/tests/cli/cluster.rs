@@ -84,8 +84,9 @@ fn events(env: &CliEnv, words: &[&str]) -> Vec<Value> {
     documents(&run(env, &[words, &["--json"]].concat(), 0))
 }
 
+/// Of three partitions: `a` chooses the second, `g` the third, `c` the first.
 const LINES: &str =
-    "{\"id\":\"u1\",\"key\":\"a\"}\n{\"id\":\"u2\",\"key\":\"b\"}\n{\"id\":\"u3\",\"key\":\"a\"}\n{\"id\":\"u4\",\"key\":\"c\"}\n";
+    "{\"id\":\"u1\",\"key\":\"a\"}\n{\"id\":\"u2\",\"key\":\"g\"}\n{\"id\":\"u3\",\"key\":\"a\"}\n{\"id\":\"u4\",\"key\":\"c\"}\n";
 const POINTERS: [&str; 4] = ["--key-pointer", "/key", "--uid-pointer", "/id"];
 
 fn publish_lines(env: &CliEnv, lines: &str, status: i32) -> Vec<Value> {
@@ -138,18 +139,17 @@ fn every_bus_command_works_on_a_broker_and_leaves_no_consumer() {
     let topics = events(&env, &["bus", "topics"]);
     let counted: Vec<_> = topics.iter().map(|topic| (&topic["topic"], &topic["partitions"], &topic["events"])).collect();
     assert_eq!(counted, [(&json!("in.raw"), &json!(3), &json!(4)), (&json!("out"), &json!(1), &json!(0))]);
-    let partition_of = |uid: &str| stored.iter().find(|event| event["uid"] == json!(uid)).unwrap()["partition"].to_string();
-    let of_a = partition_of("u1");
-    let read = events(&env, &["bus", "fetch", "in.raw", "--partition", &of_a]);
-    let uids: Vec<_> = read.iter().map(|event| event["uid"].as_str().unwrap()).filter(|uid| ["u1", "u3"].contains(uid)).collect();
-    assert_eq!(uids, ["u1", "u3"]);
+    let partitions: Vec<_> = stored.iter().map(|event| event["partition"].as_u64().unwrap()).collect();
+    assert_eq!(partitions, [1, 2, 1, 0]);
+    let of_a = "1";
+    let read = events(&env, &["bus", "fetch", "in.raw", "--partition", of_a]);
+    assert_eq!(read.iter().map(|event| event["uid"].as_str().unwrap()).collect::<Vec<_>>(), ["u1", "u3"]);
     assert_eq!(events(&env, &["bus", "fetch", "in.raw", "--offset", "4"]).len(), 1);
-    let all = events(&env, &["bus", "fetch", "in.raw", "--max", "1"]);
-    assert!(all.len() <= 3, "of each partition one");
+    assert_eq!(events(&env, &["bus", "fetch", "in.raw", "--max", "1"]).len(), 3, "of each partition one");
     // People are told where there is more, by what is there and not by offsets.
-    let told = run(&env, &["bus", "fetch", "in.raw", "--partition", &of_a, "--max", "1"], 0).stderr;
+    let told = run(&env, &["bus", "fetch", "in.raw", "--partition", of_a, "--max", "1"], 0).stderr;
     assert!(told.contains("more from offset 3"), "{told}");
-    let told = run(&env, &["bus", "fetch", "in.raw", "--partition", &of_a, "--offset", "3", "--max", "1"], 0).stderr;
+    let told = run(&env, &["bus", "fetch", "in.raw", "--partition", of_a, "--offset", "3", "--max", "1"], 0).stderr;
     assert_eq!(told, "", "nothing of this partition lies behind it");
 
     for key in [&["--key", "c"][..], &[]] {
@@ -161,8 +161,9 @@ fn every_bus_command_works_on_a_broker_and_leaves_no_consumer() {
     let stats = events(&env, &["bus", "stats", "in.raw"]);
     let records: u64 = stats.iter().map(|partition| partition["records"].as_u64().unwrap()).sum();
     assert_eq!((stats.len(), records), (3, 4));
-    let of_a = stats.iter().find(|partition| partition["partition"].to_string() == of_a).unwrap();
-    assert_eq!((&of_a["first"], &of_a["next"]), (&json!(1), &json!(4)), "{of_a}");
+    let bounds: Vec<_> =
+        stats.iter().map(|of| [&of["first"], &of["next"], &of["records"]].map(|number| number.as_u64().unwrap())).collect();
+    assert_eq!(bounds, [[4, 5, 1], [1, 4, 2], [2, 3, 1]]);
     let done = &events(&env, &["bus", "maintain"])[0];
     assert_eq!((&done["expired_records"], &done["skipped_topics"]), (&json!(0), &json!([])));
     for (words, kind) in [
@@ -172,10 +173,59 @@ fn every_bus_command_works_on_a_broker_and_leaves_no_consumer() {
     ] {
         assert_eq!(error_of(&run(&env, words, 1))["kind"], json!(kind), "{words:?}");
     }
+    // What somebody else put into a stream is told and in nobody's way.
+    with_admin(&broker, async |admin| admin.publish("in.raw.p1", b"no record").await);
+    let told = env.run(on_nats(&["bus", "fetch", "in.raw", "--json"])).with_status(1);
+    assert_eq!((documents(&told).len(), &error_of(&told)["kind"]), (4, &json!("unreadable")), "{}", told.stderr);
+    assert_eq!(publish_lines(&env, "{\"id\":\"u5\",\"key\":\"a\"}\n", 0)[0]["offset"], json!(6));
+    assert_eq!(events(&env, &["bus", "fetch", "in.raw", "--partition", of_a, "--offset", "6"]).len(), 1);
+    assert_eq!(events(&env, &["bus", "find", "in.raw", "u5"])[0]["offset"], json!(6));
+    let mut tail = Running::start(&env, &on_nats(&["bus", "tail", "in.raw", "--partition", of_a, "--from-start", "--json"]));
+    let uids = [(); 3].map(|()| tail.document()["uid"].as_str().unwrap().to_owned());
+    assert_eq!((uids, tail.stop()), (["u1", "u3", "u5"].map(str::to_owned), Some(0)), "a tail passes it");
     with_admin(&broker, async |admin| {
         wait_until("the broker forgets connections that ended", || admin.connections_of(USER) == 0);
         assert_eq!(admin.consumers(), 0, "each command deletes what it made");
     });
+}
+
+#[test]
+fn a_publication_that_the_broker_did_not_answer_is_uncertain_and_the_same_file_again_stores_it_once() {
+    require_broker!();
+    let broker = broker("127.0.0.1");
+    let env = without_node(&broker);
+    as_operator(&env, &["bus", "provision"]);
+    let words = [&["bus", "publish", "in.raw", "--file", "-", "--json"][..], &POINTERS, &ON_NATS].concat();
+    let mut publishing = Running::start(&env, &words);
+    let lines: Vec<_> = LINES.split_inclusive('\n').collect();
+    publishing.write(lines[0].as_bytes());
+    assert_eq!(publishing.document()["offset"], json!(1));
+    broker.pause();
+    publishing.write(lines[1].as_bytes());
+    let error = publishing.document()["error"].clone();
+    assert_eq!((&error["kind"], &error["uncertain"], &error["permanent"]), (&json!("uncertain"), &json!(true), &json!(false)));
+    drop(publishing.stdin.take());
+    assert_eq!(publishing.child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(3));
+    broker.resume();
+    publish_lines(&env, LINES, 0);
+    with_admin(&broker, async |admin| assert_eq!(admin.count("av_in_raw").await, 4));
+}
+
+#[test]
+fn a_long_file_is_stored_once_however_often_it_is_published() {
+    require_broker!();
+    let broker = broker("127.0.0.1");
+    let env = without_node(&broker);
+    as_operator(&env, &["bus", "provision"]);
+    let lines: String = (0..3_000).map(|number| format!("{{\"number\":{number}}}\n")).collect();
+    env.write("events.jsonl", &lines);
+    for duplicate in [false, true] {
+        let results = events(&env, &["bus", "publish", "out", "--file", "events.jsonl"]);
+        assert_eq!(results.iter().filter(|event| event["duplicate"] == json!(duplicate)).count(), 3_000);
+    }
+    let read = events(&env, &["bus", "fetch", "out", "--max", "10000"]);
+    let numbers: Vec<_> = read.iter().map(|event| event["value"]["number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (0..3_000).collect::<Vec<_>>());
 }
 
 #[test]
@@ -331,6 +381,11 @@ fn a_node_on_a_broker_publishes_what_its_functions_publish_stopped_or_running() 
     assert_eq!(documents(&env.run(["bus", "maintain", "--json"]).with_status(0))[0]["expired_records"], json!(0));
     let why = documents(&env.run(["why", "out", &uid, "--json"]).with_status(0)).remove(0);
     assert_eq!((&why["uid"], &why["triggers"]), (&json!(uid), &json!([])), "{why}");
+    broker.stop();
+    let away = documents(&invoke_publish(&env).with_status(1)).remove(0);
+    assert!(away["result"][0]["err"].as_str().unwrap().contains("cannot take the event now"), "{away}");
+    broker.restart();
+    wait_until("the node's connection mends itself", || invoke_publish(&env).status == Some(0));
     let second = error_of(&env.run(["run", "--json"]).with_status(1));
     assert_eq!(second["kind"], json!("node-running"), "one node for one directory: {second}");
     assert_eq!(node.stop(), Some(0));
