@@ -20,15 +20,15 @@ use crate::live::{STREAM, manifest, options_at, record, spec, stored};
 
 /// How many different uids are published in all.
 const RECORDS_VAR: &str = "LATENT_CLUSTER_RECORDS";
-const RECORDS: usize = 3_000;
+const RECORDS: usize = 12_000;
 const PROCESSES: usize = 4;
 /// Of ten uids, one is published by every process.
 const SHARED_OF: usize = 10;
-/// Between two kills at least so many are acknowledged, so that a long run is one of many kills.
+/// For so many records there is one kill, so that a long run is one of many.
 const RECORDS_PER_KILL: usize = 5_000;
 const KILLS_MIN: usize = 2;
 /// What a child hands over at a time, and then publishes again if it must.
-const BATCH: usize = 500;
+const BATCH: usize = 100;
 
 /// Set in a child: its number, the count of records, the root's file, and then the servers, separated by spaces.
 const CHILD: &str = "LATENT_BRIDGE_TEST_CLUSTER_CHILD";
@@ -145,9 +145,9 @@ fn kill_leaders(cluster: &Cluster, told: &Told, acknowledgements: usize, kills: 
         let leader = cluster.leader_of(STREAM);
         cluster.kill(leader);
         killed.push(leader);
-        // Publishing goes on without it before it comes back.
-        let before = told.acknowledged();
-        wait_until("the others acknowledge", || told.acknowledged() > before);
+        // Publishing goes on without it before it comes back, unless this was the end.
+        let more = acknowledgements.min(told.acknowledged() + BATCH);
+        wait_until("the others acknowledge", || told.acknowledged() >= more);
         cluster.restart(leader);
     }
     killed

@@ -83,7 +83,10 @@ fn bug_45_only_what_the_stream_acknowledged_is_acknowledged_and_retries_double_n
     std::thread::scope(|scope| {
         for (thread, seen) in seen.iter().enumerate() {
             let (bus, stop, acks) = (&bus, &stop, &acks);
-            scope.spawn(move || acks.lock().unwrap().extend(publish(bus, thread, seen, stop)));
+            scope.spawn(move || {
+                let own = publish(bus, thread, seen, stop);
+                acks.lock().unwrap().extend(own);
+            });
         }
         let goes_on = |what: &str| {
             let before = now(|seen| &seen.acknowledged, 20);
