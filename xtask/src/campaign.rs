@@ -55,6 +55,14 @@ const CAMPAIGNS: &[Campaign] = &[
         line_contains: " faults at a byte of ",
         lines: 1,
     },
+    Campaign {
+        name: "cluster",
+        tests: &["--test", "nats", "cluster::"],
+        variable: "LATENT_CLUSTER_RECORDS",
+        length: "200000",
+        line_contains: " kills of the leader ",
+        lines: 1,
+    },
 ];
 
 /// Runs one campaign and puts its report into the page.

@@ -37,7 +37,7 @@ usage: cargo xtask <command>
   bench [--json]    measure log, activations, deliveries and publications, built with optimisations, as ratios to loops by hand
   bench broker [--json]  only topics on the pinned broker, which is started for it
   bench publish [--json]  only publications, on the pinned broker, which is started for it
-  campaign NAME     a long run whose report goes into docs/reliability.md: activations, deliveries or kills
+  campaign NAME     a long run whose report goes into docs/reliability.md: activations, bytes, cluster, deliveries or kills
 
 example: cargo xtask demo --json";
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, NatsRoots};
 use latent_bridge::{BridgeManifest, EventBus, NatsBus, PublishAck, RetentionSpec, TopicSpec};
 use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, StoredRecord, Uid};
-use latent_testkit::broker::{Admin, Broker, BrokerSpec, BrokerUser, SERVER_NAME, TestCa};
+use latent_testkit::broker::{Admin, Broker, BrokerAuth, BrokerSpec, BrokerUser, Connection, SERVER_NAME, TestCa};
 use latent_testkit::wait_until;
 
 pub(crate) const USER: &str = "bus";
@@ -75,6 +75,34 @@ pub(crate) fn stored_in(bus: &dyn EventBus, partition: Partition) -> Vec<StoredR
 /// Runs `call` with a client that may do everything, beside the bus.
 pub(crate) fn beside<T>(broker: &Broker, call: impl AsyncFnOnce(Admin) -> T) -> T {
     runtime().block_on(async { call(broker.admin().await).await })
+}
+
+/// The one connection of the bus, as the broker sees it now.
+pub(crate) fn connection(broker: &Broker) -> Connection {
+    let mut connections = beside(broker, async |admin| admin.connections());
+    assert_eq!(connections.len(), 1, "{connections:?}");
+    connections.remove(0)
+}
+
+/// A user with these rights to publish and any inbox, beside the one that may do everything.
+pub(crate) fn restricted(name: &str, publish: &[&str]) -> BrokerUser {
+    BrokerUser {
+        name: name.to_owned(),
+        password: PASSWORD.to_owned(),
+        publish: publish.iter().map(|subject| (*subject).to_owned()).collect(),
+        subscribe: vec!["_INBOX.>".to_owned()],
+    }
+}
+
+/// [`spec`] with one more user.
+pub(crate) fn spec_with(user: BrokerUser) -> BrokerSpec {
+    BrokerSpec { auth: BrokerAuth::Users(vec![BrokerUser::unlimited(USER, PASSWORD), user]), ..spec() }
+}
+
+/// As [`options`], as another user.
+pub(crate) fn options_as(broker: &Broker, user: &str) -> NatsOptions {
+    let credentials = NatsCredentials::UserPassword { user: user.to_owned(), password: PASSWORD.to_owned() };
+    NatsOptions { credentials: Some(credentials), ..options(broker) }
 }
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {

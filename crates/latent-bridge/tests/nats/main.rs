@@ -12,4 +12,6 @@ mod cluster;
 mod connecting;
 mod failures;
 mod live;
+mod outcomes;
 mod provisioning;
+mod reading;

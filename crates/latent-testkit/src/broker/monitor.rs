@@ -22,6 +22,8 @@ pub struct Connection {
     pub messages_in: u64,
     /// Messages that the broker sent to it.
     pub messages_out: u64,
+    /// Bytes of those messages, headers and bodies.
+    pub bytes_out: u64,
     /// `1.3` or `1.2`.
     pub tls_version: String,
 }
@@ -98,6 +100,7 @@ fn connection(entry: &Value) -> Connection {
         subscriptions: subscriptions.filter_map(Value::as_str).map(str::to_owned).collect(),
         messages_in: number("in_msgs"),
         messages_out: number("out_msgs"),
+        bytes_out: number("out_bytes"),
         tls_version: text(entry, "tls_version"),
     }
 }

@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 
 use async_nats::jetstream::consumer::pull;
 use latent_bridge::limits::KEPT_READERS;
-use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, NatsRoots};
+use latent_bridge::nats_bus::{NatsOptions, NatsRoots};
 use latent_bridge::{BusError, EventBus, NatsBus};
 use latent_core::{Offset, Partition};
-use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, TestCa};
+use latent_testkit::broker::{Broker, BrokerSpec, TestCa};
 use latent_testkit::{ChildGuard, require_broker, wait_until};
 
-use crate::live::{PASSWORD, STREAM, beside, manifest, options, options_at, record, spec, with_topic};
+use crate::live::{STREAM, beside, manifest, options, options_as, options_at, record, restricted, spec, spec_with, with_topic};
 
 /// Set in a child to the server and the root's file.
 const CHILD: &str = "LATENT_BRIDGE_TEST_READING_CHILD";
@@ -62,28 +62,22 @@ fn kill_readers(broker: &Broker) {
 #[test]
 fn bug_51_consumers_of_readers_do_not_pile_up_whatever_becomes_of_the_readers() {
     require_broker!();
-    let allowed = ["$JS.API.INFO", "$JS.API.STREAM.INFO.>", "$JS.API.STREAM.MSG.GET.>", "$JS.API.DIRECT.GET.>"];
-    let allowed = allowed.into_iter().chain(["$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.MSG.NEXT.>", "t.>"]);
-    let clumsy = BrokerUser {
-        name: CLUMSY.to_owned(),
-        password: PASSWORD.to_owned(),
-        publish: allowed.map(str::to_owned).collect(),
-        subscribe: vec!["_INBOX.>".to_owned()],
-    };
-    let mut spec = spec();
-    if let latent_testkit::broker::BrokerAuth::Users(users) = &mut spec.auth {
-        users.push(clumsy);
-    }
-    let (broker, bus) = with_topic(spec, 1);
+    const RIGHTS: [&str; 6] = [
+        "$JS.API.STREAM.INFO.>",
+        "$JS.API.STREAM.MSG.GET.>",
+        "$JS.API.DIRECT.GET.>",
+        "$JS.API.CONSUMER.CREATE.>",
+        "$JS.API.CONSUMER.MSG.NEXT.>",
+        "t.>",
+    ];
+    let (broker, bus) = with_topic(spec_with(restricted(CLUMSY, &RIGHTS)), 1);
     fill(&bus);
     let consumers = || beside(&broker, async |admin| admin.consumers());
     assert_eq!(consumers(), 0);
     kill_readers(&broker);
     let left_by_kills = consumers();
 
-    let mut options = options(&broker);
-    options.credentials = Some(NatsCredentials::UserPassword { user: CLUMSY.to_owned(), password: PASSWORD.to_owned() });
-    let clumsy = NatsBus::open_with(options, &manifest(1)).unwrap();
+    let clumsy = NatsBus::open_with(options_as(&broker, CLUMSY), &manifest(1)).unwrap();
     for n in 0..20 {
         assert_eq!(clumsy.fetch("t", 0, n * 100, 5).unwrap().len(), 5, "a refused deletion is no failure");
     }
