@@ -23,6 +23,7 @@ mod history;
 mod lookup;
 mod options;
 mod pass;
+mod permissions;
 mod provision;
 mod publishing;
 mod reading;
@@ -55,6 +56,7 @@ use streams::TopicStream;
 pub use environment::nats_credentials;
 pub use executor::{ConnectorExecutor, ConnectorFault};
 pub use options::{NatsCredentials, NatsOptions, NatsRoots};
+pub use permissions::{Permission, Permissions, covers};
 pub use streams::{Change, Plan, PlannedAction, Refusal, TopicPlan};
 
 /// Name of the bus's thread (B-081).

@@ -13,5 +13,6 @@ mod connecting;
 mod failures;
 mod live;
 mod outcomes;
+mod permissions;
 mod provisioning;
 mod reading;

@@ -1,0 +1,203 @@
+//! What a user of the bus must be allowed, shown both ways: with exactly these permissions everything works, and without any one of them
+//! something that is needed does not.
+
+use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, Permission, Permissions};
+use latent_bridge::{BridgeManifest, EventBus, NatsBus, RetentionSpec, TopicSpec};
+use latent_core::{Offset, Partition, Uid};
+use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, Cluster};
+use latent_testkit::require_broker;
+use serde_json::{Value, json};
+
+use crate::live::{PASSWORD, USER, beside, options, options_at, record, runtime};
+
+const DISK_BYTES_MAX: i64 = 512 << 20;
+
+fn manifest(topics: &[String], replication_factor: u32) -> BridgeManifest {
+    let of = |name: &String| TopicSpec { name: name.clone(), partitions: 2, retention: RetentionSpec::default(), schema_ref: None };
+    BridgeManifest { manifest_version: 1, name: "test".to_owned(), replication_factor, topics: topics.iter().map(of).collect() }
+}
+
+fn user(name: &str, permissions: &Permissions) -> BrokerUser {
+    let subjects = |of: &[Permission]| of.iter().map(|permission| permission.subject.clone()).collect();
+    BrokerUser {
+        name: name.to_owned(),
+        password: PASSWORD.to_owned(),
+        publish: subjects(&permissions.publish),
+        subscribe: subjects(&permissions.subscribe),
+    }
+}
+
+/// A topic, and a user of it who lacks one permission.
+struct Case {
+    topic: String,
+    removed: Option<String>,
+    user: BrokerUser,
+}
+
+/// A user with all permissions, and for each permission one without it; every one with a topic of its own.
+fn cases(replication_factor: u32) -> Vec<Case> {
+    let all = |topic: &String| Permissions::of_bus(&manifest(std::slice::from_ref(topic), replication_factor));
+    let count = { all(&"t".to_owned()).publish.len() + 1 };
+    let mut cases = Vec::new();
+    for number in 0..=count {
+        let topic = format!("x.t{number}");
+        let mut permissions = all(&topic);
+        let removed = match number {
+            0 => None,
+            last if last == count => permissions.subscribe.pop(),
+            other => Some(permissions.publish.remove(other - 1)),
+        };
+        let user = user(&format!("u{number}"), &permissions);
+        cases.push(Case { topic, removed: removed.map(|permission| permission.subject), user });
+    }
+    cases
+}
+
+fn as_user(options: &NatsOptions, user: &BrokerUser) -> NatsOptions {
+    let credentials = NatsCredentials::UserPassword { user: user.name.clone(), password: user.password.clone() };
+    NatsOptions { credentials: Some(credentials), ..options.clone() }
+}
+
+/// Everything that a bus is used for; the first thing that does not work.
+fn use_everything(options: NatsOptions, manifest: &BridgeManifest, topic: &str) -> Result<(), String> {
+    let failed = |what: &'static str| move |error: latent_bridge::BusError| format!("{what}: {error}");
+    let bus = NatsBus::open_with(options, manifest).map_err(failed("open"))?;
+    // One key for each partition.
+    let keys = ["a", "b"];
+    for key in keys {
+        let uid = format!("uid-{key}");
+        let event = record(&uid, key, "x");
+        let first = bus.publish_record(topic, &event).map_err(failed("publish"))?;
+        let again = bus.publish_record(topic, &event).map_err(failed("publish again"))?;
+        assert!(!first.duplicate && again.duplicate && first.offset == again.offset);
+        let found = bus.submit_find(topic, key, &Uid::parse(&*uid).unwrap()).wait().map_err(failed("find"))?;
+        assert_eq!(found.map(|found| found.offset), Some(first.offset));
+        let absent = bus.submit_find(topic, key, &Uid::parse("nobody").unwrap()).wait().map_err(failed("find nothing"))?;
+        assert_eq!(absent, None);
+        let partition = Partition(first.partition);
+        let page = bus.submit_fetch(topic, partition, Offset(0), 10).wait().map_err(failed("fetch"))?;
+        assert_eq!(page.len(), 1);
+        let end = bus.submit_fetch(topic, partition, Offset(first.offset + 1), 10).wait().map_err(failed("tail"))?;
+        assert!(end.is_empty());
+        let heads = bus.submit_heads(topic, partition, Offset(0), 10).wait().map_err(failed("heads"))?;
+        assert_eq!(heads.len(), 1);
+        let bounds = bus.bounds(topic, partition).map_err(failed("bounds"))?;
+        assert_eq!(bounds, (Offset(first.offset), Offset(first.offset + 1)));
+        let remains = bus.submit_remains(topic, partition, Offset(first.offset)).wait().map_err(failed("remains"))?;
+        assert!(!remains.is_empty());
+    }
+    let numbers = bus.statistics().map_err(failed("statistics"))?;
+    assert_eq!(numbers[0].partitions.iter().map(|partition| partition.records).collect::<Vec<_>>(), [1, 1]);
+    Ok(())
+}
+
+/// Uses everything as each user at once. What a missing permission breaks takes an operation's time to be known.
+fn use_all(options: &NatsOptions, cases: &[Case], replication_factor: u32) -> Vec<Result<(), String>> {
+    std::thread::scope(|scope| {
+        let running: Vec<_> = cases
+            .iter()
+            .map(|Case { topic, user, .. }| {
+                let options = as_user(options, user);
+                scope.spawn(move || use_everything(options, &manifest(std::slice::from_ref(topic), replication_factor), topic))
+            })
+            .collect();
+        running.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// Checks each case against how it went. A reader that could not be deleted is no failure of a call: it stays, and is counted.
+fn check(cases: &[Case], results: Vec<Result<(), String>>, consumers: impl Fn(&str) -> u64) {
+    for (Case { topic, removed, user }, result) in cases.iter().zip(results) {
+        let left = consumers(topic);
+        match removed.as_deref() {
+            None => assert_eq!((result, left), (Ok(()), 0), "with everything on the list, everything works: {user:?}"),
+            Some(removed) if removed.contains("CONSUMER.DELETE") => {
+                assert!(result.is_ok() && left > 0, "without {removed} readers stay behind: {result:?}, {left}");
+            }
+            Some(removed) => assert!(result.is_err(), "without {removed} nothing failed"),
+        }
+    }
+}
+
+fn consumers_of(admin: &latent_testkit::broker::Admin, topic: &str) -> impl Future<Output = u64> {
+    let request = admin.client().request(format!("$JS.API.STREAM.INFO.av_{}", topic.replace('.', "_")), "".into());
+    async move {
+        let reply: Value = serde_json::from_slice(&request.await.unwrap().payload).unwrap();
+        reply["state"]["consumer_count"].as_u64().unwrap()
+    }
+}
+
+#[test]
+fn a_bus_works_with_exactly_its_permissions_and_needs_each_of_them() {
+    require_broker!();
+    let cases = cases(1);
+    let users = cases.iter().map(|case| case.user.clone()).chain([BrokerUser::unlimited(USER, PASSWORD)]);
+    let broker = Broker::start(BrokerSpec::with_users(users).disk(DISK_BYTES_MAX));
+    let topics: Vec<_> = cases.iter().map(|case| case.topic.clone()).collect();
+    drop(NatsBus::provision_with(options(&broker), &manifest(&topics, 1)).unwrap());
+    let results = use_all(&options(&broker), &cases, 1);
+    check(&cases, results, |topic| beside(&broker, async |admin| consumers_of(&admin, topic).await));
+}
+
+#[test]
+fn a_bus_on_replicas_asks_the_leader_too_and_needs_that_permission() {
+    require_broker!();
+    let cases: Vec<_> =
+        cases(3).into_iter().filter(|case| case.removed.as_deref().is_none_or(|removed| removed.contains("MSG.GET"))).collect();
+    assert_eq!(cases.len(), 2);
+    let users = cases.iter().map(|case| case.user.clone()).chain([BrokerUser::unlimited(USER, PASSWORD)]);
+    let cluster = Cluster::start(&BrokerSpec::with_users(users).disk(DISK_BYTES_MAX));
+    let options = options_at(&cluster.addresses(), cluster.ca());
+    let topics: Vec<_> = cases.iter().map(|case| case.topic.clone()).collect();
+    drop(NatsBus::provision_with(options.clone(), &manifest(&topics, 3)).unwrap());
+    cluster.wait_until_ready();
+    let results = use_all(&options, &cases, 3);
+    check(&cases, results, |topic| runtime().block_on(async { consumers_of(&cluster.members()[0].admin().await, topic).await }));
+}
+
+/// B-050 to B-053, with the operator's own permissions; the user of the bus may not do it.
+#[test]
+fn an_operator_provisions_with_exactly_its_permissions_and_a_bus_cannot() {
+    require_broker!();
+    let topics = ["a.b".to_owned(), "c".to_owned()];
+    let (before, after) = (manifest(&topics, 1), {
+        let mut after = manifest(&topics, 1);
+        after.topics[0].retention.hot_hours = 5;
+        after
+    });
+    let all = Permissions::of_operator(&before);
+    let operator = user("operator", &all);
+    // One without each permission that is needed to make a stream, and one without that for changing it.
+    let lacking = |name: &str, removed: &str| {
+        let mut permissions = all.clone();
+        permissions.publish.retain(|permission| permission.subject != removed);
+        assert_eq!(permissions.publish.len() + 1, all.publish.len());
+        user(name, &permissions)
+    };
+    let no_create = ["$JS.API.STREAM.NAMES", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.CREATE.av_a_b"];
+    let makers: Vec<_> = no_create.iter().enumerate().map(|(number, removed)| lacking(&format!("m{number}"), removed)).collect();
+    let changer = lacking("changer", "$JS.API.STREAM.UPDATE.av_a_b");
+    let bus = user("edge", &Permissions::of_bus(&before));
+    let users = makers.iter().chain([&operator, &changer, &bus]).cloned();
+    let broker = Broker::start(BrokerSpec::with_users(users).disk(DISK_BYTES_MAX));
+    let provision = |user: &BrokerUser, manifest: &BridgeManifest| NatsBus::provision_with(as_user(&options(&broker), user), manifest);
+    std::thread::scope(|scope| {
+        for user in makers.iter().chain([&bus]) {
+            scope.spawn(|| assert!(provision(user, &before).is_err(), "{} may not", user.name));
+        }
+    });
+    let streams = |broker: &Broker| {
+        beside(broker, async |admin| {
+            let reply = admin.client().request("$JS.API.STREAM.NAMES", json!({}).to_string().into()).await.unwrap();
+            serde_json::from_slice::<Value>(&reply.payload).unwrap()["total"].clone()
+        })
+    };
+    assert_eq!(streams(&broker), json!(0), "nothing was made by who may not");
+    assert!(provision(&operator, &before).is_ok());
+    assert!(provision(&changer, &after).is_err(), "who may not change a stream");
+    assert!(provision(&operator, &after).is_ok());
+    assert_eq!(streams(&broker), json!(2));
+    assert!(use_everything(as_user(&options(&broker), &bus), &manifest(&topics[..1], 1), "a.b").is_err(), "the streams are of the new manifest");
+    let opened = NatsBus::open_with(as_user(&options(&broker), &bus), &after).unwrap();
+    assert_eq!(opened.topics(), topics);
+}
