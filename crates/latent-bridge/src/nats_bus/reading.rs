@@ -145,6 +145,9 @@ fn topic_of(shared: &Shared, number: usize) -> Result<&Topic, BusError> {
 pub(super) async fn look(shared: &Shared, topic: &Topic) -> Result<streams::StreamInfo, BusError> {
     let highest = topic.history().highest();
     let info = streams::info(&shared.api, &topic.source.stream).await?;
+    if !info.is_of_leader() {
+        return Err(BusError::Backend(format!("stream {} has no leader at the moment; ask again", topic.source.stream)));
+    }
     let problem = topic.history().observe(highest, &info.created, info.state.last_seq);
     problem.map_or(Ok(info), |problem| Err(topic.history_changed(problem)))
 }

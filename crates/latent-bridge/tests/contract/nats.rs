@@ -8,6 +8,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::{Condvar, Mutex, Once, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use async_nats::ConnectOptions;
 use async_nats::jetstream::{self, Context};
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions};
 use latent_bridge::{BridgeManifest, EventBus, NatsBus};
-use latent_testkit::Missing;
+use latent_testkit::{Missing, REQUIRE_BROKER_VAR, SKIPS_FILE_VAR};
 
 use super::{Engine, Numbering};
 
@@ -70,6 +71,22 @@ impl Engine for OnBroker {
 }
 
 super::contract_tests!(OnBroker);
+
+/// B-084. A case runs itself again as a process without the variable.
+#[test]
+fn without_a_broker_a_case_says_so_is_counted_and_fails_where_one_was_promised() {
+    const CASE: &str = "contract::nats::keys_choose_their_pinned_partitions";
+    let folder = tempfile::tempdir().unwrap();
+    for (promised, passes, counted) in [("0", true, format!("main::{CASE}\tAV_NATS_URL unset\n")), ("1", false, String::new())] {
+        let file = folder.path().join(promised);
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", CASE]).env_remove(URL_VAR).env(SKIPS_FILE_VAR, &file).env(REQUIRE_BROKER_VAR, promised);
+        let output = child.output().unwrap();
+        assert_eq!(output.status.success(), passes, "{REQUIRE_BROKER_VAR}={promised}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("SKIPPED (AV_NATS_URL unset)"), "seen past the captured output");
+        assert_eq!(std::fs::read_to_string(&file).unwrap_or_default(), counted);
+    }
+}
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -185,7 +202,9 @@ async fn stream_names(jetstream: &Context) -> Vec<String> {
 
 async fn delete(jetstream: &Context, streams: &[String]) {
     for stream in streams {
-        // One that is not there any more is as good.
-        let _ = jetstream.delete_stream(stream).await;
+        // One that is not there any more is as good; one that stays is another case's past.
+        let deleted = jetstream.delete_stream(stream).await;
+        let there = stream_names(jetstream).await;
+        assert!(!there.contains(stream), "the stream {stream} of an earlier case stays: {deleted:?}");
     }
 }

@@ -13,6 +13,7 @@ use crate::support::fixtures::{manifest, record};
 /// What each of the four publishers adds at most, so that the test stays small whatever the machine does.
 const ADDED_MAX: usize = 300;
 
+/// BUG-52: a read that is larger than any buffer on its way is whole, and the publications beside it are acknowledged meanwhile.
 pub(crate) fn three_thousand_records_are_fetched_whole_while_others_publish<E: Engine>() {
     let engine = E::provision(&manifest(&[("t", 1)]));
     let (bus, done) = (engine.bus(), AtomicBool::new(false));

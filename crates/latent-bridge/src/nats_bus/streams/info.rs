@@ -10,6 +10,15 @@ pub(in crate::nats_bus) struct StreamInfo {
     /// The broker's text; another one means another stream of the same name.
     pub(in crate::nats_bus) created: String,
     pub(in crate::nats_bus) state: StreamState,
+    /// Who answers for the stream. Left out by some servers that are alone.
+    #[serde(default)]
+    pub(in crate::nats_bus) cluster: Option<ClusterState>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(in crate::nats_bus) struct ClusterState {
+    #[serde(default)]
+    leader: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -22,6 +31,12 @@ pub(in crate::nats_bus) struct StreamState {
 
 /// The broker leaves out what has its default value.
 impl StreamInfo {
+    /// False while a stream's servers elect its leader. Each of them then answers for itself, and one that has just started says that
+    /// there is nothing: such a state is no state of the stream.
+    pub(in crate::nats_bus) fn is_of_leader(&self) -> bool {
+        self.cluster.as_ref().is_none_or(|cluster| cluster.leader.as_ref().is_some_and(|leader| !leader.is_empty()))
+    }
+
     pub(super) fn number(&self, field: &str) -> u64 {
         self.config.get(field).and_then(Value::as_u64).unwrap_or_default()
     }

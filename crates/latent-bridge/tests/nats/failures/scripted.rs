@@ -3,7 +3,7 @@
 //! may say where a message lies.
 
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -56,6 +56,8 @@ struct Kept {
 pub(super) struct ScriptedJetStream {
     pub(super) bus: NatsBus,
     pub(super) asked: Arc<Asked>,
+    /// While it is set, the stream is said to have no leader, and no messages.
+    pub(super) leaderless: Arc<AtomicBool>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -65,7 +67,9 @@ impl ScriptedJetStream {
     pub(super) fn start(script: Script) -> Self {
         let (asked, (stop, stopped), (ready, is_ready)) = (Arc::new(Asked::default()), oneshot::channel(), std::sync::mpsc::channel());
         let info = genuine_info(script.uids.len());
-        let played = Arc::new(Played { info, script, asked: Arc::clone(&asked), consumers: Mutex::default() });
+        let leaderless = Arc::new(AtomicBool::new(false));
+        let (of_script, is_leaderless) = (Arc::clone(&asked), Arc::clone(&leaderless));
+        let played = Arc::new(Played { info, script, asked: of_script, leaderless: is_leaderless, consumers: Mutex::default() });
         let serve = async move {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             ready.send(listener.local_addr().unwrap()).unwrap();
@@ -83,7 +87,7 @@ impl ScriptedJetStream {
         });
         let address = is_ready.recv().unwrap();
         let bus = NatsBus::open_with(NatsOptions::new(&format!("nats://{address}")), &manifest(1)).unwrap();
-        Self { bus, asked, stop: Some(stop), thread: Some(thread) }
+        Self { bus, asked, leaderless, stop: Some(stop), thread: Some(thread) }
     }
 }
 
@@ -203,6 +207,7 @@ struct Played {
     script: Script,
     info: Value,
     asked: Arc<Asked>,
+    leaderless: Arc<AtomicBool>,
     consumers: Mutex<Vec<Kept>>,
 }
 
@@ -210,7 +215,7 @@ impl Played {
     async fn answer(self: Arc<Self>, peer: Arc<Peer>, Request { subject, reply, body }: Request) {
         let tokens: Vec<_> = subject.split('.').skip(2).collect();
         let answered = match tokens[..] {
-            ["STREAM", "INFO", _] => self.info.clone(),
+            ["STREAM", "INFO", _] => self.info(),
             ["CONSUMER", "CREATE", _, name, ..] => self.create(name, &body),
             ["CONSUMER", "DELETE", ..] => {
                 self.asked.deleted.fetch_add(1, Ordering::SeqCst);
@@ -221,6 +226,16 @@ impl Played {
             _ => json!({ "error": { "code": 503, "err_code": 10_039, "description": "the script does not know this" } }),
         };
         peer.json(&reply, &answered);
+    }
+
+    fn info(&self) -> Value {
+        let mut info = self.info.clone();
+        if self.leaderless.load(Ordering::SeqCst) {
+            // As a real member of a cluster that has just started, and knows of the others nothing yet.
+            info["state"] = json!({ "messages": 0, "first_seq": 0, "last_seq": 0 });
+            info["cluster"] = json!({ "name": "tests", "raft_group": "S-R3F-x", "replicas": [] });
+        }
+        info
     }
 
     fn create(&self, name: &str, body: &Value) -> Value {

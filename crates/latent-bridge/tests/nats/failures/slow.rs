@@ -77,6 +77,23 @@ fn bug_54_absence_is_what_a_fresh_consumer_says_and_nobody_else() {
     assert!(stalled.to_string().contains("uid lookup stalled"), "{stalled}");
 }
 
+/// Seen on the pinned broker in a cluster: a member that has just started answers for a stream without a leader, with no messages at all.
+/// That is neither an end nor a changed history.
+#[test]
+fn an_answer_without_a_leader_says_nothing_about_the_stream() {
+    require_broker!();
+    let scripted = ScriptedJetStream::start(Script { page: 100, ..script() });
+    assert_eq!(found(&scripted, "u6"), Ok(Some(6)));
+    scripted.leaderless.store(true, Ordering::SeqCst);
+    for refused in [found(&scripted, "nowhere").map(drop), scripted.bus.fetch("t", 0, 3, 10).map(drop)] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, BusError::Backend(_)) && refused.to_string().contains("no leader"), "{refused:?}");
+    }
+    scripted.leaderless.store(false, Ordering::SeqCst);
+    assert_eq!(scripted.bus.fetch("t", 0, 3, 10).unwrap().len(), 4);
+    assert_eq!((found(&scripted, "u1"), found(&scripted, "nowhere")), (Ok(Some(1)), Ok(None)));
+}
+
 /// BUG-54 on a real broker whose machine is busy.
 #[test]
 fn bug_54_a_busy_broker_makes_no_uid_absent() {
