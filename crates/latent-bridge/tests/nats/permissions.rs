@@ -197,7 +197,10 @@ fn an_operator_provisions_with_exactly_its_permissions_and_a_bus_cannot() {
     assert!(provision(&changer, &after).is_err(), "who may not change a stream");
     assert!(provision(&operator, &after).is_ok());
     assert_eq!(streams(&broker), json!(2));
-    assert!(use_everything(as_user(&options(&broker), &bus), &manifest(&topics[..1], 1), "a.b").is_err(), "the streams are of the new manifest");
+    assert!(
+        use_everything(as_user(&options(&broker), &bus), &manifest(&topics[..1], 1), "a.b").is_err(),
+        "the streams are of the new manifest"
+    );
     let opened = NatsBus::open_with(as_user(&options(&broker), &bus), &after).unwrap();
     assert_eq!(opened.topics(), topics);
 }
