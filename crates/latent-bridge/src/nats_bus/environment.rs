@@ -19,12 +19,8 @@ pub(super) const TLS_FIRST: &str = "AV_NATS_TLS_FIRST";
 /// `options` with what the variables say.
 pub(super) fn read(mut options: NatsOptions, lookup: impl Fn(&str) -> Option<OsString>) -> Result<NatsOptions, BusError> {
     let text = |name: &str| text(name, lookup(name));
-    // A path need not be text.
-    if let Some(path) = lookup(CA_FILE) {
-        if path.is_empty() {
-            return Err(empty(CA_FILE));
-        }
-        options.roots = NatsRoots::Pem(PathBuf::from(text(CA_FILE)?.unwrap_or_default()));
+    if let Some(path) = text(CA_FILE)? {
+        options.roots = NatsRoots::Pem(PathBuf::from(path));
     }
     options.credentials = nats_credentials(text(USER)?, text(PASSWORD)?)?;
     options.tls_first = match text(TLS_FIRST)?.as_deref() {
