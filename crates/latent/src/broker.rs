@@ -80,6 +80,13 @@ impl BrokerError {
     }
 }
 
+impl BrokerError {
+    /// The end of a command that was `doing` something.
+    pub(crate) fn during(self, doing: &str) -> CliError {
+        CliError::Broker { doing: doing.to_owned(), source: Box::new(self) }
+    }
+}
+
 impl From<BrokerError> for Fault {
     fn from(error: BrokerError) -> Self {
         let permanent = !matches!(&error, BrokerError::Bus { error, .. } if !error.is_permanent());

@@ -257,7 +257,7 @@ pub(crate) enum CliError {
         doing: String,
         /// Why not.
         #[source]
-        source: BrokerError,
+        source: Box<BrokerError>,
     },
     /// The function ran, or could not, and did not succeed.
     #[error("the invocation ended: {outcome}")]

@@ -189,7 +189,7 @@ fn open_log(config: &Config, dir: &DataDir, holder: &str) -> Result<Log, CliErro
     }
     let lock = when_free(dir, || dir.take(holder))?;
     // Streams are made elsewhere, by who may: a node looks whether they are as the manifest says, and changes nothing.
-    let bus = broker::open(config).map_err(|source| CliError::Broker { doing: "opening the topics on the broker".to_owned(), source })?;
+    let bus = broker::open(config).map_err(|error| error.during("opening the topics on the broker"))?;
     Ok(Log::on_broker(bus, lock))
 }
 

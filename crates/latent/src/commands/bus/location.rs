@@ -97,13 +97,13 @@ impl Location {
                     return Ok(Access::Node(node));
                 }
                 let opened = broker::open(config);
-                Access::to_broker(opened.map_err(|source| CliError::Broker { doing: OPENING.to_owned(), source })?)
+                Access::to_broker(opened.map_err(|error| error.during(OPENING))?)
             }
             Self::Broker(file) => {
                 // The environment first: without it no file is worth a look.
                 let options = broker::options_from_environment(file)?;
                 let opened = broker::open_with(options, &manifest_for_nats(file)?);
-                Access::to_broker(opened.map_err(|source| CliError::Broker { doing: OPENING.to_owned(), source })?)
+                Access::to_broker(opened.map_err(|error| error.during(OPENING))?)
             }
         }
     }

@@ -68,18 +68,16 @@ fn on_broker(args: &ProvisionArgs, file: &Path, output: &mut Output) -> Result<(
     let manifest = manifest_for_nats(file)?;
     let (place, sought) = (options.servers.join(", "), broker::Place::named_in(&options));
     if args.plan {
-        let doing = "planning the streams on the broker".to_owned();
-        let planned =
-            NatsBus::plan(options, &manifest).map_err(|error| CliError::Broker { doing: doing.clone(), source: sought.failed(error) })?;
+        const DOING: &str = "planning the streams on the broker";
+        let planned = NatsBus::plan(options, &manifest).map_err(|error| sought.failed(error).during(DOING))?;
         output.line(&planned, || planned.to_string().trim_end().to_owned())?;
         if planned.is_refused() {
             let problem = planned.refusals().join("; ");
-            return Err(CliError::Broker { doing, source: sought.failed(BusError::Config { problem }) });
+            return Err(sought.failed(BusError::Config { problem }).during(DOING));
         }
         return Ok(());
     }
-    let doing = "provisioning the broker".to_owned();
-    let bus = NatsBus::provision_with(options, &manifest).map_err(|error| CliError::Broker { doing, source: sought.failed(error) })?;
+    let bus = NatsBus::provision_with(options, &manifest).map_err(|error| sought.failed(error).during("provisioning the broker"))?;
     told(bus.manifest(), &place, output)
 }
 

@@ -97,7 +97,7 @@ fn found_again(location: &Location) -> Result<Option<Access>, CliError> {
         // With a broker there need be no node.
         Location::NodeOnBroker(_) | Location::Broker(_) => match location.access("latent bus tail") {
             Ok(access) => Ok(Some(access)),
-            Err(CliError::Broker { source, .. }) if is_outage(&Fault::from(source.clone())) => Ok(None),
+            Err(CliError::Broker { source, .. }) if is_outage(&Fault::from((*source).clone())) => Ok(None),
             Err(error) => Err(error),
         },
     }
