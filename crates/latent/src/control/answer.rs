@@ -42,6 +42,7 @@ fn read(target: &dyn ControlTarget, request: Request, handed_over: &dyn Fn(Activ
     Ok(match request {
         Request::Ping => Answer::Node(target.node_info()),
         Request::Topics => Answer::Topics(target.statistics()?.into_iter().map(TopicInfo::from).collect()),
+        Request::Partitions { topic } => Answer::Partitions(target.bus()?.partitions(&topic)?),
         Request::Bounds { topic, partition } => {
             let (first, next) = target.bus()?.bounds(&topic, Partition(partition))?;
             Answer::Bounds(Bounds { first: first.0, next: next.0 })
@@ -285,6 +286,82 @@ mod tests {
         fn maintain(&self, _: UnixMillis) -> Result<MaintenanceReport, BusError> {
             Ok(MaintenanceReport::default())
         }
+    }
+
+    /// Three partitions in which a uid is looked for: what each answers.
+    struct Found([Result<Option<u64>, BusError>; 3]);
+
+    impl EventBus for Found {
+        fn submit_record(&self, _: &str, _: NewRecord) -> Ticket<PublishResult> {
+            Ticket::ready(Err(BusError::Backend("not asked for".to_owned())))
+        }
+
+        fn submit_fetch(&self, _: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>> {
+            let payload = vec![b'x'; usize::try_from(limits::FETCH_PAGE_BYTES.max / 2).unwrap()];
+            let record = |number: usize| StoredRecord {
+                partition,
+                // As on a broker: with gaps.
+                offset: Offset(offset.0 + 7 * number as u64),
+                record: latent_core::Record {
+                    uid: Uid::parse("u").unwrap(),
+                    key: String::new(),
+                    media_type: latent_core::MediaType::json(),
+                    attributes: latent_core::Attributes::default(),
+                    payload: payload.clone().into(),
+                    stored_at: UnixMillis(1),
+                },
+            };
+            Ticket::ready(Ok((0..max.min(5)).map(record).collect()))
+        }
+
+        fn submit_heads(&self, _: &str, _: Partition, _: Offset, _: usize) -> Ticket<Result<Vec<RecordHead>, BusError>> {
+            Ticket::ready(Err(BusError::Backend("a second pass over the stream".to_owned())))
+        }
+
+        fn submit_find(&self, topic: &str, key: &str, uid: &Uid) -> Ticket<Result<Option<PublishAck>, BusError>> {
+            let partition = partition_for(key, 3).0;
+            let ack = |offset| PublishAck { topic: topic.to_owned(), partition, offset, uid: uid.as_str().to_owned(), duplicate: false };
+            Ticket::ready(self.0[partition as usize].clone().map(|found| found.map(ack)))
+        }
+
+        fn partitions(&self, _: &str) -> Result<u32, BusError> {
+            Ok(3)
+        }
+
+        fn topics(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn bounds(&self, _: &str, _: Partition) -> Result<(Offset, Offset), BusError> {
+            Err(BusError::Backend("not asked for".to_owned()))
+        }
+
+        fn watch_appends(&self, _: Arc<dyn AppendWatcher>) {}
+
+        fn maintain(&self, _: UnixMillis) -> Result<MaintenanceReport, BusError> {
+            Ok(MaintenanceReport::default())
+        }
+    }
+
+    #[test]
+    fn on_a_broker_a_uid_without_a_key_is_looked_for_in_every_partition() {
+        let unreadable = |partition| BusError::Unreadable { topic: "t".to_owned(), partition, offset: 4 };
+        let away = || BusError::Timeout { operation: "x".to_owned() };
+        let uid = Uid::parse("u").unwrap();
+        let found = |answers: [Result<Option<u64>, BusError>; 3]| find_anywhere(&Found(answers), Engine::Nats, "t", &uid);
+        let place = found([Ok(None), Err(unreadable(1)), Ok(Some(9))]).unwrap().unwrap();
+        assert_eq!((place.partition, place.offset), (2, 9), "what cannot be read elsewhere is no doubt");
+        assert_eq!(found([Ok(None), Ok(None), Ok(None)]), Ok(None));
+        assert_eq!(found([Err(unreadable(0)), Ok(None), Err(unreadable(2))]), Err(unreadable(0)), "it may have been the one");
+        assert_eq!(found([Ok(None), Err(away()), Ok(Some(1))]), Err(away()), "nobody has looked there");
+    }
+
+    #[test]
+    fn a_page_of_a_broker_is_read_once_and_cut_to_what_an_answer_holds() {
+        let bus = Found([Ok(None), Ok(None), Ok(None)]);
+        let range = |max| Range { partition: Partition(1), offset: Offset(3), max };
+        let offsets = |max| fetch(&bus, Engine::Nats, "t", range(max)).unwrap().iter().map(|event| event.offset).collect::<Vec<_>>();
+        assert_eq!((offsets(1), offsets(100)), (vec![3], vec![3, 10]));
     }
 
     #[test]

@@ -28,8 +28,13 @@ pub(super) const VERSION: u32 = 1;
 pub(crate) enum Request {
     /// Who is there?
     Ping,
-    /// Every topic of the log.
+    /// Every topic of the log, with what it holds.
     Topics,
+    /// How many partitions a topic has. Costs nothing, whatever the topic holds and wherever it is.
+    Partitions {
+        /// Topic.
+        topic: String,
+    },
     /// Where a partition begins and ends.
     Bounds {
         /// Topic.
@@ -134,6 +139,7 @@ impl Request {
             | Self::EventHistory { .. } => true,
             Self::Ping
             | Self::Topics
+            | Self::Partitions { .. }
             | Self::TriggerStatus { .. }
             | Self::Summary
             | Self::Statistics { .. }
@@ -158,6 +164,8 @@ pub(crate) enum Answer {
     Node(NodeInfo),
     /// To [`Request::Topics`].
     Topics(Vec<TopicInfo>),
+    /// To [`Request::Partitions`].
+    Partitions(u32),
     /// To [`Request::Bounds`].
     Bounds(Bounds),
     /// To [`Request::Publish`], in its order.

@@ -279,6 +279,7 @@ fn events_are_published_found_and_read_back() {
     let fetch = Request::Fetch { topic: "t".to_owned(), partition: placed.partition, offset: 0, max: 10 };
     let Answer::Events(events) = client.call(fetch).unwrap() else { panic!() };
     assert_eq!(events.iter().map(|event| (&*event.uid, &event.payload.0[..])).collect::<Vec<_>>(), [("a", &b"1"[..])]);
+    assert_eq!(client.call(Request::Partitions { topic: "t".to_owned() }).unwrap(), Answer::Partitions(2));
     let Answer::Topics(topics) = client.call(Request::Topics).unwrap() else { panic!() };
     assert_eq!(topics, [TopicInfo { topic: "t".to_owned(), partitions: 2, events: 1 }]);
 }

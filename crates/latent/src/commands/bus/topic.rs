@@ -13,10 +13,9 @@ pub(crate) fn partitions(access: &mut Access, topic: &str, named: Option<u32>) -
         return Ok(partition..partition.saturating_add(1));
     }
     let doing = format!("looking for the partitions of {topic}");
-    let topics = declared(access, &doing)?;
-    match topics.iter().find(|declared| declared.topic == topic) {
-        Some(declared) => Ok(0..declared.partitions),
-        None => Err(unknown(topic, topics)),
+    match ask(access, topic, &doing, Request::Partitions { topic: topic.to_owned() })? {
+        Answer::Partitions(partitions) => Ok(0..partitions),
+        _ => Err(unexpected(&doing)),
     }
 }
 

@@ -254,6 +254,36 @@ max_deliveries = 5
     }
 
     #[test]
+    fn another_engine_or_another_broker_needs_a_start() {
+        use latent_nats::{EndpointDraft, RootsDraft};
+
+        use crate::config::settings::{BrokerConfig, BrokerUser};
+
+        let root = latent_testkit::broker::TestCa::new().root_der();
+        let on_nats = |address: &str| {
+            let endpoint = EndpointDraft {
+                address: Some(address.to_owned()),
+                allow_non_public_peer: Some(address.to_owned()),
+                server_name: Some("nats.example.net".to_owned()),
+            };
+            let bus_credential = BrokerUser { user: "u".to_owned(), secret: latent_secrets::SecretName::parse("s").unwrap() };
+            let (peer, trigger_credentials) = (endpoint.check(&RootsDraft::only(&root)).unwrap(), BTreeMap::new());
+            let mut config = config(BASE);
+            config.engine.kind = EngineKind::Nats(BrokerConfig { peer, tls_first: true, bus_credential, trigger_credentials });
+            config
+        };
+        let (embedded, one, other) = (config(BASE), on_nats("10.0.0.1:4222"), on_nats("10.0.0.2:4222"));
+        for (now, next, expected) in [
+            (&embedded, &one, Some("[engine] kind")),
+            (&one, &embedded, Some("[engine] kind")),
+            (&one, &other, Some("[engine]")),
+            (&one, &one, None),
+        ] {
+            assert_eq!(differences(now, next).for_restart, expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
     fn what_only_a_start_can_take_in_is_named() {
         let cases = [
             (BASE.replace("name = \"n\"", "name = \"m\""), "[node] name"),
