@@ -8,6 +8,7 @@
     reason = "a failing helper is a failing test"
 )]
 
+mod closing;
 mod cluster;
 mod connecting;
 mod failures;
