@@ -145,6 +145,19 @@ impl NatsDraft {
     }
 }
 
+/// One mapping, checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapped<'a> {
+    /// Whose functions publish.
+    pub tenant: &'a TenantId,
+    /// The topic as they name it.
+    pub topic: &'a LogicalTopic,
+    /// The subject on the broker.
+    pub subject: &'a Subject,
+    /// The stream that must keep it.
+    pub stream: &'a StreamName,
+}
+
 /// The one socket that may be dialled, and whom its peer must prove to be: checked. What a provider and a node's own bus have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
@@ -226,6 +239,26 @@ impl NatsConfig {
     /// The topics that a tenant's functions can publish to through it.
     pub fn topics_of<'a>(&'a self, tenant: &'a TenantId) -> impl Iterator<Item = &'a LogicalTopic> {
         self.mappings.all().iter().filter(move |mapping| mapping.tenant == *tenant).map(|mapping| &mapping.topic)
+    }
+
+    /// What is published where.
+    pub fn mapped(&self) -> impl Iterator<Item = Mapped<'_>> {
+        self.mappings.all().iter().map(|Mapping { tenant, topic, subject, stream }| Mapped { tenant, topic, subject, stream })
+    }
+
+    /// The duplicate window that the operator says the streams have, in milliseconds (P-029).
+    pub fn duplicate_window_millis(&self) -> u64 {
+        self.draft.duplicate_window_millis.unwrap_or_default()
+    }
+
+    /// Whether the public roots are trusted, too.
+    pub fn trusts_public_roots(&self) -> bool {
+        self.public_roots
+    }
+
+    /// The operator's own roots, in DER form.
+    pub fn roots(&self) -> impl Iterator<Item = &[u8]> {
+        self.roots.iter().map(|root| root.as_ref())
     }
 
     /// SHA-256 of the configuration, which holds no secret.

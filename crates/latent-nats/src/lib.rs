@@ -23,7 +23,7 @@ mod publisher;
 mod tls;
 mod voice;
 
-pub use config::{EndpointDraft, MappingDraft, NatsConfig, NatsDraft, Peer, RootsDraft};
+pub use config::{EndpointDraft, Mapped, MappingDraft, NatsConfig, NatsDraft, Peer, RootsDraft};
 pub use connection::Connection;
 pub use counters::NatsSnapshot;
 pub use credential::NatsCredential;

@@ -16,6 +16,12 @@ use crate::secret_store;
 
 /// The broker of commands without a node.
 pub(crate) const URL: &str = "AV_NATS_URL";
+/// Who asks.
+pub(crate) const USER: &str = "AV_NATS_USER";
+/// The password of who asks.
+pub(crate) const PASSWORD: &str = "AV_NATS_PASSWORD";
+/// What goes with [`URL`].
+pub(crate) const WHERE: [&str; 2] = ["AV_NATS_CA_FILE", "AV_NATS_TLS_FIRST"];
 
 /// Why the broker could not be opened. Nothing was published or changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -170,7 +176,8 @@ impl Place {
     }
 }
 
-fn with_manifest(options: NatsOptions, manifest: &Path) -> NatsOptions {
+/// Schemas that the manifest refers to lie in its folder.
+pub(crate) fn with_manifest(options: NatsOptions, manifest: &Path) -> NatsOptions {
     // A bare file name has the empty path as its parent, which names the working directory.
     match manifest.parent() {
         Some(folder) => options.with_manifest_folder(folder),

@@ -4,6 +4,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::bench::BenchCommand;
+use crate::commands::broker::BrokerCommand;
 use crate::commands::bus::BusCommand;
 use crate::commands::check::CheckArgs;
 use crate::commands::clock::ClockCommand;
@@ -71,6 +72,9 @@ pub(crate) enum Command {
     /// Keep credentials, sealed, for the providers that show them
     #[command(subcommand, after_help = "Example:\n  latent secret list -c latent.toml")]
     Secret(SecretCommand),
+    /// Set a broker up for a node: its streams, and who may do what there
+    #[command(subcommand, after_help = "Example:\n  latent broker permissions -c latent.toml > authorization.conf")]
+    Broker(BrokerCommand),
     /// See whether the wall clock is believed, or say that it is right
     #[command(subcommand, after_help = "Example:\n  latent clock status -c latent.toml")]
     Clock(ClockCommand),
@@ -92,9 +96,6 @@ pub(crate) enum LaterCommand {
     Archive(LaterArgs),
     /// Not built in this version
     #[command(hide = true)]
-    Broker(LaterArgs),
-    /// Not built in this version
-    #[command(hide = true)]
     Test(LaterArgs),
 }
 
@@ -110,7 +111,6 @@ impl LaterCommand {
     pub(crate) const fn word(&self) -> &'static str {
         match self {
             Self::Archive(_) => "archive",
-            Self::Broker(_) => "broker",
             Self::Test(_) => "test",
         }
     }
@@ -142,6 +142,7 @@ const MISPLACED: &[(&str, &[&str])] = &[
     ("bus", &["provision", "topics", "publish", "fetch", "find", "tail", "stats", "maintain"]),
     ("trigger", &["status"]),
     ("service", &["list", "route", "revoke"]),
+    ("broker", &["permissions"]),
     ("clock", &["confirm"]),
     ("secret", &["put", "rotate"]),
 ];

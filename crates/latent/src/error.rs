@@ -259,6 +259,18 @@ pub(crate) enum CliError {
         #[source]
         source: Box<BrokerError>,
     },
+    /// Streams of raw subjects that are not as the configuration says.
+    #[error("{} of the streams that providers publish to {} not fit", problems.len(), if problems.len() == 1 { "does" } else { "do" })]
+    UnfitStreams {
+        /// Each stream with what is wrong.
+        problems: Vec<String>,
+    },
+    /// Users of a broker who may do less than they need or more than they should.
+    #[error("the permissions on the broker are not as they should be")]
+    Permissions {
+        /// Each permission with its user.
+        problems: Vec<String>,
+    },
     /// The function ran, or could not, and did not succeed.
     #[error("the invocation ended: {outcome}")]
     Invocation {
@@ -352,6 +364,8 @@ impl CliError {
             Self::Secret { source, .. } => source.kind(),
             Self::Environment { .. } => "environment",
             Self::Broker { source, .. } => source.kind(),
+            Self::UnfitStreams { .. } => "unfit-streams",
+            Self::Permissions { .. } => "broker-permissions",
             Self::Invocation { outcome, .. } => outcome,
             Self::Node { .. } => "node",
         }
@@ -390,6 +404,8 @@ impl CliError {
             | Self::Output { .. }
             | Self::Invocation { .. }
             | Self::Broker { .. }
+            | Self::UnfitStreams { .. }
+            | Self::Permissions { .. }
             | Self::Node { .. } => ExitStatus::Failed,
         }
     }
@@ -411,6 +427,7 @@ impl CliError {
             Self::NoSecretStore { .. } => "where secrets are, and the key that they are sealed under, is said there".to_owned(),
             Self::Secret { source, .. } => source.to_string(),
             Self::Broker { source, .. } => source.to_string(),
+            Self::UnfitStreams { problems } | Self::Permissions { problems } => problems.join("\n"),
             Self::Interrupted { .. } => "a signal asked it to stop".to_owned(),
             Self::NotBuilt { .. } => "it belongs to a later version".to_owned(),
             Self::Held { holder, .. } => holder.clone(),
@@ -436,6 +453,10 @@ impl CliError {
             Self::Usage { next, .. } | Self::Node { next, .. } => next.clone(),
             Self::Environment { .. } => ENVIRONMENT.to_owned(),
             Self::Broker { source, .. } => source.next_step(),
+            Self::UnfitStreams { .. } => "make or change these streams with the broker's own tools, or correct the [[provider]]; then run it again".to_owned(),
+            Self::Permissions { .. } => {
+                "put what `latent broker permissions` prints in the broker's configuration and reload it; store passwords that are not at hand".to_owned()
+            }
             Self::Invocation { outcome, .. } => after_invocation(outcome).to_owned(),
             Self::Config(error) => error.next_step(),
             Self::Manifest { .. } => "correct the manifest and run the command again".to_owned(),

@@ -69,6 +69,7 @@ fn run(command: &Command, output: &mut Output) -> Result<(), CliError> {
         Command::Why(args) => commands::why::why(args, output),
         Command::Service(command) => commands::service::service(command, output),
         Command::Secret(command) => commands::secret::secret(command, output),
+        Command::Broker(command) => commands::broker::broker(command, output),
         Command::Clock(command) => commands::clock::clock(command, output),
         Command::Bench(command) => commands::bench::bench(command, output),
         Command::Completions(args) => commands::completions::completions(args, output),

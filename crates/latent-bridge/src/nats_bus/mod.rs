@@ -24,6 +24,7 @@ mod lookup;
 mod options;
 mod pass;
 mod permissions;
+mod probe;
 mod provision;
 mod publishing;
 mod reading;
@@ -57,7 +58,8 @@ pub use environment::nats_credentials;
 pub use executor::{ConnectorExecutor, ConnectorFault};
 pub use options::{NatsCredentials, NatsOptions, NatsRoots};
 pub use permissions::{Permission, Permissions, covers};
-pub use streams::{Change, Plan, PlannedAction, Refusal, TopicPlan};
+pub use probe::{Probe, ProbeAnswer, ProbedStream, Probes, probe, stream_settings};
+pub use streams::{Change, Plan, PlannedAction, Refusal, TopicPlan, stream_name, subject};
 
 /// Name of the bus's thread (B-081).
 const THREAD: &str = "latent-nats-bus";

@@ -71,14 +71,14 @@ impl Permissions {
         Self { publish, subscribe: vec![inboxes()] }
     }
 
-    /// Of who makes the streams of `manifest` and brings them to it. It can remove no stream, no event and no consumer by itself; a shorter
-    /// retention does remove events.
-    pub fn of_operator(manifest: &BridgeManifest) -> Self {
+    /// Of who looks at streams and makes those of `manifest`. It can remove no stream, no event and no consumer by itself; a shorter retention
+    /// does remove events.
+    pub fn of_operator(manifest: Option<&BridgeManifest>) -> Self {
         let mut publish = vec![
             api("STREAM.NAMES", "finding streams that stand in the way"),
             api("STREAM.INFO.*", "comparing them, and reading back what was written"),
         ];
-        for topic in &manifest.topics {
+        for topic in manifest.into_iter().flat_map(|manifest| &manifest.topics) {
             let stream = stream_name(&topic.name);
             publish.push(api(&format!("STREAM.CREATE.{stream}"), "making the stream"));
             publish.push(api(&format!("STREAM.UPDATE.{stream}"), "bringing it to the manifest"));
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_operator_makes_and_changes_streams_and_deletes_nothing() {
-        let permissions = Permissions::of_operator(&manifest(1));
+        let permissions = Permissions::of_operator(Some(&manifest(1)));
         let expected = [
             "$JS.API.STREAM.NAMES",
             "$JS.API.STREAM.INFO.*",

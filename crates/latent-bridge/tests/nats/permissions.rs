@@ -1,7 +1,7 @@
 //! What a user of the bus must be allowed, shown both ways: with exactly these permissions everything works, and without any one of them
 //! something that is needed does not.
 
-use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, Permission, Permissions};
+use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, Permission, Permissions, Probe, ProbeAnswer, ProbedStream, Probes};
 use latent_bridge::{BridgeManifest, EventBus, NatsBus, RetentionSpec, TopicSpec};
 use latent_core::{Offset, Partition, Uid};
 use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, Cluster};
@@ -165,7 +165,7 @@ fn an_operator_provisions_with_exactly_its_permissions_and_a_bus_cannot() {
         after.topics[0].retention.hot_hours = 5;
         after
     });
-    let all = Permissions::of_operator(&before);
+    let all = Permissions::of_operator(Some(&before));
     let operator = user("operator", &all);
     // One without each permission that is needed to make a stream, and one without that for changing it.
     let lacking = |name: &str, removed: &str| {
@@ -203,4 +203,93 @@ fn an_operator_provisions_with_exactly_its_permissions_and_a_bus_cannot() {
     );
     let opened = NatsBus::open_with(as_user(&options(&broker), &bus), &after).unwrap();
     assert_eq!(opened.topics(), topics);
+}
+
+/// The whole configuration and state of the broker's streams and consumers, as the broker tells them.
+async fn everything(admin: &latent_testkit::broker::Admin) -> Vec<Value> {
+    let mut all = Vec::new();
+    for subject in ["STREAM.LIST", "CONSUMER.LIST.av_t", "CONSUMER.LIST.RAW"] {
+        let reply = admin.client().request(format!("$JS.API.{subject}"), "".into()).await.unwrap();
+        let mut reply: Value = serde_json::from_slice(&reply.payload).unwrap();
+        for list in ["streams", "consumers"] {
+            for item in reply.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                item.as_object_mut().unwrap().remove("ts");
+            }
+        }
+        all.push(reply);
+    }
+    all
+}
+
+#[test]
+fn no_probe_changes_anything_even_where_everything_is_permitted() {
+    require_broker!();
+    let all_powerful = BrokerUser::unlimited(USER, PASSWORD);
+    let spec = BrokerSpec::with_users([all_powerful]).stream(latent_testkit::broker::StreamSpec::new("RAW", ["raw.x"]));
+    let broker = Broker::start(spec.disk(DISK_BYTES_MAX));
+    let manifest = manifest(&["t".to_owned()], 1);
+    let bus = NatsBus::provision_with(options(&broker), &manifest).unwrap();
+    for number in 0..3 {
+        bus.publish_record("t", &record(&number.to_string(), &number.to_string(), "x")).unwrap();
+    }
+    drop(bus);
+    let before = beside(&broker, async |admin| {
+        let request = json!({ "stream_name": "av_t", "config": { "durable_name": "kept", "ack_policy": "explicit" } });
+        admin.client().request("$JS.API.CONSUMER.DURABLE.CREATE.av_t.kept", request.to_string().into()).await.unwrap();
+        admin.publish("raw.x", b"raw").await;
+        everything(&admin).await
+    });
+    assert_eq!((&before[0]["total"], &before[1]["total"]), (&json!(2), &json!(1)));
+    let streams = [("av_t", &["t.p0", "t.p1"][..]), ("RAW", &["raw.x"])];
+    let streams = streams
+        .map(|(name, subjects)| ProbedStream { name: name.to_owned(), subjects: subjects.iter().map(|&of| of.to_owned()).collect() });
+    // Also with the name of a consumer that is there, where the body alone keeps the request from being done. A pull needs none, so there
+    // it is the made-up name.
+    let Probes { needed, forbidden } = Permissions::of_bus(&manifest).probes(&streams);
+    let of_kept = forbidden.iter().chain(&needed).filter_map(|probe| match probe {
+        Probe::Publish(subject) if subject.contains(".av_t.latent_probe") && !subject.contains("NEXT") && !subject.contains("ACK") => {
+            Some(Probe::Publish(subject.replace("latent_probe", "kept")))
+        }
+        _ => None,
+    });
+    let probes: Vec<_> = needed.iter().chain(&forbidden).cloned().chain(of_kept).collect();
+    let answers = latent_bridge::nats_bus::probe(options(&broker), probes.clone()).unwrap();
+    for (probe, answer) in probes.iter().zip(&answers) {
+        assert_eq!(*answer, ProbeAnswer::Permitted, "{probe:?}");
+    }
+    assert_eq!(beside(&broker, async |admin| everything(&admin).await), before);
+}
+
+#[test]
+fn probes_tell_what_a_user_may_from_what_it_may_not() {
+    require_broker!();
+    let manifest = manifest(&["t".to_owned()], 1);
+    let permissions = Permissions::of_bus(&manifest);
+    let exact = user("exact", &permissions);
+    let mut odd = user("odd", &permissions);
+    odd.publish.retain(|subject| subject != "t.p1");
+    odd.publish.push("$JS.API.STREAM.PURGE.*".to_owned());
+    odd.subscribe.push("t.>".to_owned());
+    let users = [exact.clone(), odd.clone(), BrokerUser::unlimited(USER, PASSWORD)];
+    let broker = Broker::start(BrokerSpec::with_users(users).disk(DISK_BYTES_MAX));
+    drop(NatsBus::provision_with(options(&broker), &manifest).unwrap());
+    let streams = [ProbedStream { name: "av_t".to_owned(), subjects: vec!["t.p0".to_owned(), "t.p1".to_owned()] }];
+    let Probes { needed, forbidden } = permissions.probes(&streams);
+    let ask = |user: &BrokerUser, probes: &[Probe], expected: ProbeAnswer| -> Vec<Probe> {
+        let answers = latent_bridge::nats_bus::probe(as_user(&options(&broker), user), probes.to_vec()).unwrap();
+        assert!(!answers.contains(&ProbeAnswer::Nothing), "{answers:?}");
+        probes.iter().zip(answers).filter(|(_, answer)| *answer != expected).map(|(probe, _)| probe.clone()).collect()
+    };
+    assert_eq!(ask(&exact, &needed, ProbeAnswer::Permitted), []);
+    assert_eq!(ask(&exact, &forbidden, ProbeAnswer::Refused), []);
+    let publish = |subject: &str| Probe::Publish(subject.to_owned());
+    let subscribe = |subject: &str| Probe::Subscribe(subject.to_owned());
+    assert_eq!(ask(&odd, &needed, ProbeAnswer::Permitted), [publish("t.p1")]);
+    let mut surplus = ask(&odd, &forbidden, ProbeAnswer::Refused);
+    surplus.sort_by_key(|probe| format!("{probe:?}"));
+    let expected = [publish("$JS.API.STREAM.PURGE.av_t"), subscribe("t.*"), subscribe("t.p0"), subscribe("t.p1")];
+    assert_eq!(surplus, expected);
+    // Without its inbox a user hears nothing, and that is no refusal.
+    let refused = latent_bridge::nats_bus::probe(as_user(&options(&broker), &BrokerUser { password: "other".to_owned(), ..exact }), needed);
+    assert!(refused.unwrap_err().to_string().contains("refuses user"));
 }

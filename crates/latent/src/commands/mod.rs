@@ -2,6 +2,7 @@
 //! [`CliError`](crate::error::CliError).
 
 pub(crate) mod bench;
+pub(crate) mod broker;
 pub(crate) mod bus;
 pub(crate) mod check;
 pub(crate) mod clock;

@@ -7,12 +7,12 @@ use crate::{BridgeManifest, BusError, RetentionSpec, TopicSpec};
 const NANOS_PER_HOUR: u64 = 3_600 * 1_000_000_000;
 
 /// The stream of a topic: `av_` and the name, with `_` for `.`.
-pub(in crate::nats_bus) fn stream_name(topic: &str) -> String {
+pub fn stream_name(topic: &str) -> String {
     format!("av_{}", topic.replace('.', "_"))
 }
 
 /// The subject of a partition: `<topic>.p<N>`.
-pub(in crate::nats_bus) fn subject(topic: &str, partition: u32) -> String {
+pub fn subject(topic: &str, partition: u32) -> String {
     format!("{topic}.p{partition}")
 }
 

@@ -16,7 +16,7 @@ use super::api::{Api, ApiFault};
 use crate::{BridgeManifest, BusError};
 use compare::{compare, merged};
 use desired::Desired;
-pub(super) use desired::{stream_name, subject};
+pub use desired::{stream_name, subject};
 pub(super) use info::StreamInfo;
 pub use plan::{Change, Plan, PlannedAction, Refusal, TopicPlan};
 use survey::{Surveyed, plan_of, read, survey};
@@ -44,6 +44,11 @@ const NO_SUITABLE_PEERS: u16 = 10_005;
 /// A stream as the broker describes it now.
 pub(super) async fn info(api: &Api, stream: &str) -> Result<StreamInfo, ApiFault> {
     api.ask(&format!("STREAM.INFO.{stream}"), &Value::Null).await
+}
+
+/// A stream's settings; `None`: there is no such stream.
+pub(super) async fn settings(api: &Api, stream: &str) -> Result<Option<serde_json::Map<String, Value>>, BusError> {
+    Ok(read(api, stream).await?.map(|info| info.config))
 }
 
 /// Looks at every stream and changes nothing.

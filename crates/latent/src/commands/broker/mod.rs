@@ -1,0 +1,45 @@
+//! `latent broker`: the operator's side of a broker, with the operator's own user.
+//!
+//! `place` says where the broker is and who the operator is, `raw` compares streams of raw subjects, `users` says who may do what on which
+//! broker, `block` writes that down for the broker, `verify` asks the broker about it.
+
+mod block;
+mod permissions;
+mod place;
+mod provision;
+mod raw;
+mod users;
+mod verify;
+
+use clap::Subcommand;
+
+use crate::cli::LaterArgs;
+use crate::error::CliError;
+use crate::output::Output;
+
+/// `latent broker`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BrokerCommand {
+    /// Show what the streams on the broker need, and with --apply make and change them
+    Provision(provision::ProvisionArgs),
+    /// Print the broker's `authorization` block with the least rights, or let the broker prove them
+    Permissions(permissions::PermissionsArgs),
+    /// Not built in this version: what of a broker is unsafe
+    #[command(hide = true)]
+    Check(LaterArgs),
+}
+
+/// Runs `latent broker …`.
+///
+/// # Errors
+/// [`CliError`].
+pub(crate) fn broker(command: &BrokerCommand, output: &mut Output) -> Result<(), CliError> {
+    match command {
+        BrokerCommand::Provision(args) => provision::provision(args, output),
+        BrokerCommand::Permissions(args) => permissions::permissions(args, output),
+        BrokerCommand::Check(_) => Err(CliError::NotBuilt {
+            what: "latent broker check".to_owned(),
+            instead: "see `latent broker provision`, whose plan notes what of a stream is unsafe, and `latent broker permissions --verify`",
+        }),
+    }
+}

@@ -1,0 +1,127 @@
+//! `latent broker provision`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use latent_bridge::nats_bus::{NatsOptions, Plan, stream_settings};
+use latent_bridge::{BridgeManifest, BusError, NatsBus};
+use serde_json::json;
+
+use super::place;
+use super::raw::{self, Compared};
+use super::users::Site;
+use crate::broker::Place;
+use crate::config::{self, Config, NamedFiles, read_manifest};
+use crate::engine::Engine;
+use crate::error::CliError;
+use crate::output::{Form, Output};
+
+/// Arguments of `latent broker provision`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  latent broker provision -c latent.toml
+  latent broker provision -c latent.toml --apply
+  latent broker provision --manifest bridge.yaml --apply
+
+Without --apply it shows what it would do and changes nothing (`latent bus provision` is the other way round: it acts unless --plan is given). \
+It connects as the operator that AV_NATS_USER and AV_NATS_PASSWORD name: the node's own user must not be able to make streams. With -c the \
+broker is the one of the configuration, unless AV_NATS_URL names it otherwise (then AV_NATS_CA_FILE and AV_NATS_TLS_FIRST hold, too); with \
+--manifest it is that of AV_NATS_URL. What would lose events is refused, with both sides, and then nothing is done. Streams of raw subjects \
+([[provider]]) are compared and never made: what they keep is the operator's decision.
+
+Exit status: 1 when something is refused or a stream of raw subjects does not fit, 0 otherwise, also when there is something to do.")]
+pub(crate) struct ProvisionArgs {
+    /// Configuration file of the node
+    #[arg(short, long, value_name = "FILE", default_value = "latent.toml", conflicts_with = "manifest")]
+    config: PathBuf,
+    /// The manifest alone, without a configuration
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+    /// Make and change what the plan says
+    #[arg(long)]
+    apply: bool,
+}
+
+/// What is to be on the broker.
+struct Wanted {
+    config: Option<Config>,
+    manifest: Option<BridgeManifest>,
+    options: NatsOptions,
+}
+
+const PLANNING: &str = "planning the streams on the broker";
+
+pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(), CliError> {
+    let Wanted { config, manifest, options } = wanted(args)?;
+    let place = Place::named_in(&options);
+    let failed = |doing: &str, error| CliError::Broker { doing: doing.to_owned(), source: place.failed(error) };
+    let plan = manifest.as_ref().map(|manifest| NatsBus::plan(options.clone(), manifest));
+    let plan = plan.transpose().map_err(|error| failed(PLANNING, error))?.unwrap_or(Plan { topics: Vec::new() });
+    let (raw, elsewhere) = config.as_ref().map_or_else(|| Ok(Default::default()), |config| raw_streams(config, &options, &place))?;
+    if output.form() == Form::Human {
+        show(&plan, &raw, &elsewhere, output)?;
+    }
+    let refused = plan.is_refused().then(|| BusError::Config { problem: format!("nothing was changed: {}", plan.refusals().join("; ")) });
+    let mut done = refused.map_or(Ok(false), |error| Err(failed(PLANNING, error)));
+    if let (Ok(applied), Some(manifest), true) = (&mut done, &manifest, args.apply && plan.changes_anything()) {
+        match NatsBus::provision_with(options, manifest) {
+            Ok(_) => *applied = true,
+            Err(error) => done = Err(failed("provisioning the broker", error)),
+        }
+    }
+    let document = json!({ "topics": plan.topics, "streams": raw, "elsewhere": elsewhere, "applied": matches!(done, Ok(true)) });
+    let summary = match (&done, plan.changes_anything()) {
+        (Ok(true), _) => "done".to_owned(),
+        (_, true) => "nothing was changed; run it with --apply to do this".to_owned(),
+        (_, false) => "nothing to do".to_owned(),
+    };
+    if output.form() == Form::Json || done.is_ok() {
+        output.line(&document, || summary)?;
+    }
+    done?;
+    let unfit: Vec<_> = raw.iter().filter(|stream| !stream.problems.is_empty()).collect();
+    if unfit.is_empty() {
+        return Ok(());
+    }
+    let told = |stream: &&Compared| format!("{}: {}", stream.name(), stream.problems.join("; "));
+    Err(CliError::UnfitStreams { problems: unfit.iter().map(told).collect() })
+}
+
+fn wanted(args: &ProvisionArgs) -> Result<Wanted, CliError> {
+    if let Some(file) = &args.manifest {
+        // The environment first: without it no file is worth a look.
+        let options = place::options(None, file)?;
+        let manifest = read_manifest(file, Engine::Nats)
+            .map_err(|refusal| CliError::Manifest { file: file.clone(), reason: refusal.to_string() })?;
+        return Ok(Wanted { config: None, manifest: Some(manifest), options });
+    }
+    let config = config::load(&args.config, NamedFiles::NotNeeded)?.config;
+    if config.engine.broker().is_none() && config.providers.is_empty() {
+        place::site(&config)?;
+    }
+    let options = place::options(Some(&config), &config.engine.manifest_path)?;
+    let manifest = config.engine.broker().is_some().then(|| config.engine.manifest.clone());
+    Ok(Wanted { config: Some(config), manifest, options })
+}
+
+fn raw_streams(config: &Config, options: &NatsOptions, place: &Place) -> Result<(Vec<Compared>, Vec<String>), CliError> {
+    let site = config.engine.broker().map(Site::of_engine);
+    let site = site.or_else(|| config.providers.first().map(|provider| Site::of_provider(&provider.nats)));
+    let Some(site) = site else { return Ok(Default::default()) };
+    let (expected, elsewhere) = raw::expected(&config.providers, &site);
+    if expected.is_empty() {
+        return Ok((Vec::new(), elsewhere));
+    }
+    let names = expected.iter().map(|expected| expected.stream.clone()).collect();
+    let found = stream_settings(options.clone(), names);
+    let found = found.map_err(|error| CliError::Broker { doing: "looking at streams".to_owned(), source: place.failed(error) })?;
+    let compared = expected.into_iter().zip(&found).map(|(expected, found)| raw::compare(expected, found.as_ref())).collect();
+    Ok((compared, elsewhere))
+}
+
+fn show(plan: &Plan, raw: &[Compared], elsewhere: &[String], output: &mut Output) -> Result<(), CliError> {
+    let plan = plan.to_string();
+    let lines = plan.lines().map(str::to_owned).chain(raw.iter().map(Compared::text)).chain(elsewhere.iter().cloned());
+    lines.collect::<Vec<_>>().iter().try_for_each(|line| output.text(line))
+}

@@ -1,0 +1,163 @@
+//! Who may do what on which broker, by a configuration: one user for each purpose and tenant. No I/O.
+
+use std::net::SocketAddrV4;
+
+use latent_bridge::nats_bus::{NatsOptions, NatsRoots, Permissions, ProbedStream, stream_name, subject};
+use latent_bridge::{BridgeManifest, TopicSpec};
+use latent_core::{ProviderId, TenantId};
+use latent_nats::NatsConfig;
+use latent_secrets::SecretName;
+
+use crate::config::Config;
+use crate::config::settings::{BrokerConfig, ProviderConfig};
+
+/// Where a broker is and whom it must prove to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Site {
+    pub(super) address: SocketAddrV4,
+    pub(super) server_name: String,
+    roots: NatsRoots,
+    tls_first: bool,
+}
+
+impl Site {
+    pub(super) fn of_engine(engine: &BrokerConfig) -> Self {
+        let peer = &engine.peer;
+        let roots = NatsRoots::Der(peer.roots().map(<[u8]>::to_vec).collect());
+        Self { address: peer.address(), server_name: peer.server_name().to_owned(), roots, tls_first: engine.tls_first }
+    }
+
+    /// A provider begins with TLS, always.
+    pub(super) fn of_provider(nats: &NatsConfig) -> Self {
+        let own: Vec<_> = nats.roots().map(<[u8]>::to_vec).collect();
+        let roots = if nats.trusts_public_roots() { NatsRoots::System } else { NatsRoots::Der(own) };
+        Self { address: nats.address(), server_name: nats.server_name().to_owned(), roots, tls_first: true }
+    }
+
+    /// How to connect, as nobody yet.
+    pub(super) fn options(&self) -> NatsOptions {
+        let mut options = NatsOptions::new(&format!("tls://{}", self.address));
+        options.roots = self.roots.clone();
+        options.server_name = Some(self.server_name.clone());
+        options.tls_first = self.tls_first;
+        options
+    }
+}
+
+/// One broker and its users.
+#[derive(Debug, Clone)]
+pub(super) struct BrokerUsers {
+    pub(super) site: Site,
+    /// Names are unique.
+    pub(super) users: Vec<User>,
+    /// Who authenticates with a token, which can have no permissions.
+    pub(super) tokens: Vec<String>,
+    /// What the configuration knows of the broker's streams.
+    pub(super) streams: Vec<ProbedStream>,
+}
+
+/// A user and everything that it may do.
+#[derive(Debug, Clone)]
+pub(super) struct User {
+    pub(super) name: String,
+    /// What it is for; several share it when the configuration gives them one name.
+    pub(super) purposes: Vec<String>,
+    pub(super) credential: Credential,
+    pub(super) permissions: Permissions,
+}
+
+/// Where the password is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Credential {
+    /// In the store, as the node's own.
+    Bus(SecretName),
+    /// In the store, for a provider.
+    Provider { provider: ProviderId, tenant: TenantId, secret: SecretName },
+    /// In the environment of the operator.
+    Operator,
+}
+
+impl BrokerUsers {
+    fn add(&mut self, name: &str, purpose: String, credential: Credential, permissions: Permissions) {
+        if let Some(known) = self.users.iter_mut().find(|user| user.name == name) {
+            known.purposes.push(purpose);
+            known.permissions.extend(permissions);
+            return;
+        }
+        self.users.push(User { name: name.to_owned(), purposes: vec![purpose], credential, permissions });
+    }
+
+    fn keep(&mut self, stream: &str, subjects: Vec<String>) {
+        match self.streams.iter_mut().find(|known| known.name == stream) {
+            Some(known) => known.subjects.extend(subjects),
+            None => self.streams.push(ProbedStream { name: stream.to_owned(), subjects }),
+        }
+    }
+
+    /// True when somebody of the configuration has this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.users.iter().any(|user| user.name == name && user.credential != Credential::Operator)
+    }
+}
+
+/// Every broker of a configuration, in its order, with `operator` on each.
+pub(super) fn of(config: &Config, operator: &str) -> Vec<BrokerUsers> {
+    let mut brokers: Vec<BrokerUsers> = Vec::new();
+    let engine = config.engine.broker();
+    if let Some(engine) = engine {
+        let manifest = &config.engine.manifest;
+        let broker = at(&mut brokers, Site::of_engine(engine));
+        let credential = Credential::Bus(engine.bus_credential.secret.clone());
+        broker.add(
+            &engine.bus_credential.user,
+            format!("the bus of node {}: its topics, and nothing else", config.node.name),
+            credential,
+            Permissions::of_bus(manifest),
+        );
+        manifest.topics.iter().for_each(|topic| broker.keep(&stream_name(&topic.name), subjects_of(topic)));
+    }
+    config.providers.iter().for_each(|provider| add_provider(&mut brokers, provider));
+    let of_topics = |broker: &BrokerUsers| engine.is_some_and(|engine| engine.peer.address() == broker.site.address);
+    for broker in &mut brokers {
+        let manifest: Option<&BridgeManifest> = of_topics(broker).then_some(&config.engine.manifest);
+        let purpose = if manifest.is_some() {
+            "the operator, for `latent broker provision`: makes and changes the streams of the topics; deletes and reads nothing"
+        } else {
+            "the operator, for `latent broker provision`: looks at streams; changes, deletes and reads nothing"
+        };
+        broker.add(operator, purpose.to_owned(), Credential::Operator, Permissions::of_operator(manifest));
+    }
+    brokers
+}
+
+fn subjects_of(topic: &TopicSpec) -> Vec<String> {
+    (0..topic.partitions).map(|partition| subject(&topic.name, partition)).collect()
+}
+
+fn at(brokers: &mut Vec<BrokerUsers>, site: Site) -> &mut BrokerUsers {
+    let found = brokers.iter().position(|broker| broker.site.address == site.address);
+    let index = found.unwrap_or(brokers.len());
+    if found.is_none() {
+        brokers.push(BrokerUsers { site, users: Vec::new(), tokens: Vec::new(), streams: Vec::new() });
+    }
+    &mut brokers[index]
+}
+
+fn add_provider(brokers: &mut Vec<BrokerUsers>, provider: &ProviderConfig) {
+    let broker = at(brokers, Site::of_provider(&provider.nats));
+    for mapped in provider.nats.mapped() {
+        broker.keep(mapped.stream.as_str(), vec![mapped.subject.as_str().to_owned()]);
+    }
+    for credential in &provider.credentials {
+        let tenant = &credential.tenant;
+        let purpose = format!("tenant {} of provider {}: its mapped subjects, and nothing else", tenant.as_str(), provider.id.as_str());
+        let Some(user) = &credential.user else {
+            broker.tokens.push(purpose);
+            continue;
+        };
+        let subjects = provider.nats.mapped().filter(|mapped| mapped.tenant == tenant).map(|mapped| mapped.subject.as_str());
+        let secret = credential.secret.clone();
+        let place = Credential::Provider { provider: provider.id.clone(), tenant: tenant.clone(), secret };
+        broker.add(user, purpose, place, Permissions::of_publisher(subjects));
+    }
+}
