@@ -70,7 +70,7 @@ fn use_everything(options: NatsOptions, manifest: &BridgeManifest, topic: &str) 
         let first = bus.publish_record(topic, &event).map_err(failed("publish"))?;
         let again = bus.publish_record(topic, &event).map_err(failed("publish again"))?;
         assert!(!first.duplicate && again.duplicate && first.offset == again.offset);
-        let found = bus.submit_find(topic, key, &Uid::parse(&*uid).unwrap()).wait().map_err(failed("find"))?;
+        let found = bus.submit_find(topic, key, &Uid::parse(&uid).unwrap()).wait().map_err(failed("find"))?;
         assert_eq!(found.map(|found| found.offset), Some(first.offset));
         let absent = bus.submit_find(topic, key, &Uid::parse("nobody").unwrap()).wait().map_err(failed("find nothing"))?;
         assert_eq!(absent, None);

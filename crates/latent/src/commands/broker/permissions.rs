@@ -64,7 +64,9 @@ fn operator(args: &PermissionsArgs) -> Result<String, CliError> {
             Some(NatsCredentials::UserPassword { user, .. }) => user,
             _ => DEFAULT_OPERATOR.to_owned(),
         },
-        (None, false) => std::env::var(crate::broker::USER).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_OPERATOR.to_owned()),
+        (None, false) => {
+            std::env::var(crate::broker::USER).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_OPERATOR.to_owned())
+        }
     };
     let usable = (1..=128).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
     let reason = "a user's name is printable ASCII without spaces, of 1 to 128 bytes".to_owned();

@@ -39,7 +39,9 @@ pub(super) fn options(config: Option<&Config>, manifest: &Path) -> Result<NatsOp
         Some(config) if !named => {
             for variable in broker::WHERE {
                 if std::env::var_os(variable).is_some() {
-                    return Err(wrong(format!("{variable} is set and {URL} is not; set both, or neither to use the configuration's broker")));
+                    return Err(wrong(format!(
+                        "{variable} is set and {URL} is not; set both, or neither to use the configuration's broker"
+                    )));
                 }
             }
             broker::with_manifest(site(config)?.options(), manifest)

@@ -55,7 +55,7 @@ const PLANNING: &str = "planning the streams on the broker";
 pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(), CliError> {
     let Wanted { config, manifest, options } = wanted(args)?;
     let place = Place::named_in(&options);
-    let failed = |doing: &str, error| CliError::Broker { doing: doing.to_owned(), source: place.failed(error) };
+    let failed = |doing: &str, error| CliError::Broker { doing: doing.to_owned(), source: Box::new(place.failed(error)) };
     let plan = manifest.as_ref().map(|manifest| NatsBus::plan(options.clone(), manifest));
     let plan = plan.transpose().map_err(|error| failed(PLANNING, error))?.unwrap_or(Plan { topics: Vec::new() });
     let (raw, elsewhere) = config.as_ref().map_or_else(|| Ok(Default::default()), |config| raw_streams(config, &options, &place))?;
@@ -92,8 +92,8 @@ fn wanted(args: &ProvisionArgs) -> Result<Wanted, CliError> {
     if let Some(file) = &args.manifest {
         // The environment first: without it no file is worth a look.
         let options = place::options(None, file)?;
-        let manifest = read_manifest(file, Engine::Nats)
-            .map_err(|refusal| CliError::Manifest { file: file.clone(), reason: refusal.to_string() })?;
+        let manifest =
+            read_manifest(file, Engine::Nats).map_err(|refusal| CliError::Manifest { file: file.clone(), reason: refusal.to_string() })?;
         return Ok(Wanted { config: None, manifest: Some(manifest), options });
     }
     let config = config::load(&args.config, NamedFiles::NotNeeded)?.config;
@@ -115,7 +115,8 @@ fn raw_streams(config: &Config, options: &NatsOptions, place: &Place) -> Result<
     }
     let names = expected.iter().map(|expected| expected.stream.clone()).collect();
     let found = stream_settings(options.clone(), names);
-    let found = found.map_err(|error| CliError::Broker { doing: "looking at streams".to_owned(), source: place.failed(error) })?;
+    let found =
+        found.map_err(|error| CliError::Broker { doing: "looking at streams".to_owned(), source: Box::new(place.failed(error)) })?;
     let compared = expected.into_iter().zip(&found).map(|(expected, found)| raw::compare(expected, found.as_ref())).collect();
     Ok((compared, elsewhere))
 }

@@ -114,7 +114,10 @@ fn others(expected: &Expected, found: &Map<String, Value>, problems: &mut Vec<St
     let largest = found.get("max_msg_size").and_then(Value::as_i64).and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
     let wanted = expected.payload_ceiling_bytes + HEADER_BYTES_MAX;
     if let Some(bytes) = largest.filter(|bytes| *bytes < wanted) {
-        notes.push(format!("max_msg_size is {bytes}: publications near payload_ceiling_bytes ({}) are refused", expected.payload_ceiling_bytes));
+        notes.push(format!(
+            "max_msg_size is {bytes}: publications near payload_ceiling_bytes ({}) are refused",
+            expected.payload_ceiling_bytes
+        ));
     }
     if found.get("storage").and_then(Value::as_str) == Some("memory") {
         notes.push("it is kept in memory: a restart of the broker loses it".to_owned());
@@ -167,7 +170,10 @@ mod tests {
     #[test]
     fn each_difference_is_told_with_both_sides() {
         let (missing, _) = compared(&Value::Null);
-        assert!(missing[0].contains("not there") && missing[0].contains("orders.new, orders.old") && missing[0].contains("120s"), "{missing:?}");
+        assert!(
+            missing[0].contains("not there") && missing[0].contains("orders.new, orders.old") && missing[0].contains("120s"),
+            "{missing:?}"
+        );
         let found = json!({
             "subjects": ["orders.new", "x"], "duplicate_window": 60_000_000_000_u64, "no_ack": true, "max_msg_size": 66_000, "storage": "memory",
         });

@@ -117,7 +117,8 @@ fn verify_user(broker: &BrokerUsers, user: &User, secrets: &Secrets) -> Result<V
     let probes = user.permissions.probes(&broker.streams);
     let asked: Vec<_> = probes.needed.iter().chain(&probes.forbidden).cloned().collect();
     let place = Place::named_in(&options);
-    let answers = probe(options, asked).map_err(|error| CliError::Broker { doing: DOING.to_owned(), source: place.failed(error) })?;
+    let answers =
+        probe(options, asked).map_err(|error| CliError::Broker { doing: DOING.to_owned(), source: Box::new(place.failed(error)) })?;
     let (of_needed, of_forbidden) = answers.split_at(probes.needed.len());
     let count = |probes: &[Probe], answers: &[ProbeAnswer], wanted: ProbeAnswer, of: &dyn Fn(&Probe) -> bool| {
         let of_group: Vec<_> = probes.iter().zip(answers).filter(|(probe, _)| of(probe)).collect();
