@@ -1,7 +1,7 @@
 //! Asks a broker whether its user may do something, without doing it: nothing is stored, changed or removed even where it may.
 //!
 //! A publication names a stream that does not exist as the one it expects, so the stream that keeps its subject refuses it. A request to the
-//! JetStream API has a body that is no JSON: requests that read one refuse it, those that take none refuse any. Where nothing listens,
+//! JetStream API has a body that is broken JSON: requests that read one refuse it, those that take none refuse any. Where nothing listens,
 //! the broker says so. Each of these answers means *permitted*; *refused* is told by an error of the connection.
 //!
 //! A program that listens on a probed subject itself does receive the message; it has the header `Nats-Expected-Stream: latent_probe`.
@@ -23,8 +23,10 @@ use crate::{BusError, limits};
 
 /// Stands for what is not there: a stream, a consumer, a token. Begins every subject that is made up here.
 const NOTHING: &str = "latent_probe";
-/// No JSON, and not empty.
-const BODY: &[u8] = b"latent-probe";
+/// Not empty, and the beginning of a JSON object that ends too soon. Without the brace a purge or a pull would take it for no body at all.
+const BODY: &[u8] = b"{\"latent_probe";
+/// A purge that is refused because it says both, and that would find nothing to remove.
+const PURGE_BODY: &[u8] = b"{\"filter\":\"latent_probe.none\",\"seq\":1,\"keep\":1}";
 /// How long one answer may take. A broker that is there answers at once.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// An error of the connection is told beside its answers and may be noticed this much later.
@@ -174,6 +176,10 @@ pub fn probe(options: NatsOptions, probes: Vec<Probe>) -> Result<Vec<ProbeAnswer
     answers.wait().map_err(|fault| of_fault(fault, "asking the broker what its user may do"))?
 }
 
+fn body_of(subject: &str) -> &'static [u8] {
+    if subject.starts_with("$JS.API.STREAM.PURGE.") { PURGE_BODY } else { BODY }
+}
+
 struct Prober {
     client: Client,
     inbox: String,
@@ -210,7 +216,7 @@ impl Prober {
         let reply = format!("{}.{}", self.inbox, self.asked);
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Expected-Stream", NOTHING);
-        let sent = self.client.publish_with_reply_and_headers(subject.to_owned(), reply.clone(), headers, Bytes::from_static(BODY)).await;
+        let sent = self.client.publish_with_reply_and_headers(subject.to_owned(), reply.clone(), headers, Bytes::from_static(body_of(subject))).await;
         sent.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
         let deadline = Instant::now() + ANSWER_WAIT;
         loop {
@@ -232,26 +238,20 @@ impl Prober {
 
     /// A permitted subscription has no answer. What is asked behind it has one, and the broker takes both in turn.
     async fn subscribe(&mut self, subject: &str) -> Result<ProbeAnswer, BusError> {
-        let subscription = self.client.subscribe(subject.to_owned()).await;
-        let subscription = subscription.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
-        let fence = format!("{NOTHING}.fence");
-        let flushed = self.client.flush().await;
-        flushed.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
-        let answer = self.fenced(subject, &fence).await;
-        drop(subscription);
-        answer
-    }
-
-    async fn fenced(&mut self, subject: &str, fence: &str) -> Result<ProbeAnswer, BusError> {
+        let not_sent = |error: String| BusError::NotSent { reason: error };
+        let mut subscription = self.client.subscribe(subject.to_owned()).await.map_err(|error| not_sent(error.to_string()))?;
         self.asked += 1;
-        let reply = format!("{}.{}", self.inbox, self.asked);
-        let sent = self.client.publish_with_reply(fence.to_owned(), reply.clone(), Bytes::from_static(BODY)).await;
-        sent.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
+        // Another one each time: errors of earlier ones may still be on their way.
+        let (fence, reply) = (format!("{NOTHING}.fence.{}", self.asked), format!("{}.{}", self.inbox, self.asked));
+        let sent = self.client.publish_with_reply(fence.clone(), reply.clone(), Bytes::from_static(BODY)).await;
+        sent.map_err(|error| not_sent(error.to_string()))?;
         let deadline = Instant::now() + ANSWER_WAIT;
         loop {
             let heard = timeout_at(deadline, async {
                 tokio::select! {
                     reply = self.replies.next() => Ok(reply.map(|message| message.subject.to_string())),
+                    // One that covers what is asked, or the inbox, may be given that.
+                    heard = subscription.next() => Ok(heard.map(|message| message.subject.to_string())),
                     words = self.errors.recv() => Err(words),
                 }
             });
@@ -259,8 +259,8 @@ impl Prober {
                 Err(_) | Ok(Ok(None) | Err(None)) => return Ok(ProbeAnswer::Nothing),
                 Ok(Err(Some(words))) if refused("subscription", &words) == Some(subject) => return Ok(ProbeAnswer::Refused),
                 // The broker told errors in their order: this one comes after that of the subscription.
-                Ok(Err(Some(words))) if refused("publish", &words) == Some(fence) => return Ok(ProbeAnswer::Permitted),
-                Ok(Ok(Some(to))) if to == reply => return Ok(self.late(subject).await),
+                Ok(Err(Some(words))) if refused("publish", &words) == Some(&fence) => return Ok(ProbeAnswer::Permitted),
+                Ok(Ok(Some(to))) if to == reply || to == fence => return Ok(self.late(subject).await),
                 Ok(_) => {}
             }
         }

@@ -8,7 +8,7 @@ use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, Cluster};
 use latent_testkit::require_broker;
 use serde_json::{Value, json};
 
-use crate::live::{PASSWORD, USER, beside, options, options_at, record, runtime};
+use crate::live::{PASSWORD, USER, beside, options, options_at, plant, record, runtime};
 
 const DISK_BYTES_MAX: i64 = 512 << 20;
 
@@ -236,18 +236,17 @@ fn no_probe_changes_anything_even_where_everything_is_permitted() {
     let before = beside(&broker, async |admin| {
         let request = json!({ "stream_name": "av_t", "config": { "durable_name": "kept", "ack_policy": "explicit" } });
         admin.client().request("$JS.API.CONSUMER.DURABLE.CREATE.av_t.kept", request.to_string().into()).await.unwrap();
-        admin.publish("raw.x", b"raw").await;
+        plant(&admin, "raw.x", &[], "raw").await;
         everything(&admin).await
     });
     assert_eq!((&before[0]["total"], &before[1]["total"]), (&json!(2), &json!(1)));
     let streams = [("av_t", &["t.p0", "t.p1"][..]), ("RAW", &["raw.x"])];
     let streams = streams
         .map(|(name, subjects)| ProbedStream { name: name.to_owned(), subjects: subjects.iter().map(|&of| of.to_owned()).collect() });
-    // Also with the name of a consumer that is there, where the body alone keeps the request from being done. A pull needs none, so there
-    // it is the made-up name.
+    // Also with the name of a consumer that is there, where the body alone keeps the request from being done.
     let Probes { needed, forbidden } = Permissions::of_bus(&manifest).probes(&streams);
     let of_kept = forbidden.iter().chain(&needed).filter_map(|probe| match probe {
-        Probe::Publish(subject) if subject.contains(".av_t.latent_probe") && !subject.contains("NEXT") && !subject.contains("ACK") => {
+        Probe::Publish(subject) if subject.contains(".av_t.latent_probe") && !subject.contains("ACK") => {
             Some(Probe::Publish(subject.replace("latent_probe", "kept")))
         }
         _ => None,
