@@ -24,11 +24,12 @@ const CONSUMERS_MAX: u32 = 16;
 /// The answer to a lookup of `uid` in the partition of `key`.
 pub(super) async fn find(shared: Arc<Shared>, topic: usize, key: String, uid: Uid) -> Result<Option<PublishAck>, BusError> {
     let Some(topic) = shared.topics.get(topic) else { return Ok(None) };
-    let _permit = shared.reads.acquire().await.map_err(|_| BusError::NotSent { reason: "the bus is closed".to_owned() })?;
     let partition = partition_for(&key, topic.partitions);
     let index = usize::try_from(partition.0).ok().and_then(|at| topic.indexes.get(at));
     let Some(index) = index else { return Ok(None) };
+    // First the partition's turn, then a place among the reads: lookups that wait for each other keep no other read waiting.
     let mut indexed = index.lock().await;
+    let _permit = shared.reads.acquire().await.map_err(|_| BusError::NotSent { reason: "the bus is closed".to_owned() })?;
     let found = Lookup { shared: &shared, topic, partition, uid: &uid }.run(&mut indexed).await?;
     Ok(found.map(|offset| PublishAck {
         topic: topic.name.clone(),
