@@ -73,7 +73,8 @@ impl BrokerError {
             Self::NotText { .. } => "store the password itself with `latent secret rotate`".to_owned(),
             Self::Configuration(_) => "correct [engine] and [secrets] in the configuration".to_owned(),
             Self::Bus { error: BusError::Config { .. }, .. } => {
-                "correct what it names; `latent bus provision --engine nats` makes streams that are missing, as somebody who may".to_owned()
+                "correct what it names; an operator makes streams that are missing: `latent broker provision -c FILE`, or `latent bus provision \
+                 --engine nats` without a configuration".to_owned()
             }
             Self::Bus { place, user, .. } => {
                 let user = user.as_ref().map_or_else(

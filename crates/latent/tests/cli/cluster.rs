@@ -101,7 +101,7 @@ fn streams_are_planned_made_and_made_again_without_a_node() {
     let env = without_node(&broker);
     let missing = error_of(&run(&env, &["bus", "topics", "--json"], 1));
     assert_eq!(missing["kind"], json!("config"), "{missing}");
-    assert!(missing.to_string().contains("av_in_raw") && missing.to_string().contains("latent bus provision"), "{missing}");
+    assert!(missing.to_string().contains("av_in_raw") && missing.to_string().contains("latent broker provision"), "{missing}");
     let plan = as_operator(&env, &["bus", "provision", "--plan"]);
     assert_eq!(plan["topics"][0]["action"], json!("create"), "{plan}");
     assert_eq!(error_of(&run(&env, &["bus", "topics", "--json"], 1))["kind"], json!("config"), "a plan makes nothing");
@@ -411,7 +411,7 @@ fn what_needs_no_topics_needs_no_broker_and_what_there_is_not_yet_is_said() {
     assert_eq!(error_of(&env.run(["trigger", "forget", "t", "--json"]).with_status(1))["kind"], json!("unknown-trigger"));
     assert_eq!(error_of(&env.run(["deadletter", "list", "--json"]).with_status(2))["kind"], json!("not-built"));
     let as_node = error_of(&env.run(["bus", "provision", "--json"]).with_status(2)).to_string();
-    assert!(as_node.contains("--engine nats --manifest"), "{as_node}");
+    assert!(as_node.contains("latent broker provision -c latent.toml"), "{as_node}");
 }
 
 #[test]

@@ -53,12 +53,12 @@ pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(),
 
 /// A node's user may not make streams, and nothing is tried with it.
 fn not_as_the_node(config: &Config) -> CliError {
-    let manifest = config.engine.manifest_path.display();
+    let file = config.path.display();
     CliError::Value {
         option: "-c with [engine] kind = \"nats\"",
         reason: format!(
-            "streams are made by somebody who may, not by the node's own user; set AV_NATS_URL and that user's AV_NATS_USER and \
-             AV_NATS_PASSWORD, and run `latent bus provision --engine nats --manifest {manifest}`"
+            "streams are made by an operator and not by the node's own user; set that one's AV_NATS_USER and AV_NATS_PASSWORD, and run \
+             `latent broker provision -c {file}`"
         ),
     }
 }
