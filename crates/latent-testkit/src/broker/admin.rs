@@ -84,6 +84,7 @@ impl Admin {
         let options = match auth {
             BrokerAuth::Users(_) => ConnectOptions::with_user_and_password(user.name.clone(), user.password.clone()),
             BrokerAuth::Token(token) => ConnectOptions::with_token(token.clone()),
+            BrokerAuth::Raw(_) => panic!("a broker with users of a raw configuration has no administrator"),
         };
         let client = access.connect(options).await;
         Self { jetstream: jetstream::new(client.clone()), client, monitor, access }

@@ -66,6 +66,9 @@ pub enum BrokerAuth {
     Users(Vec<BrokerUser>),
     /// One token for everybody, without permissions: the broker knows no mixture of both.
     Token(String),
+    /// Lines of the configuration file as they are, such as an `authorization` block. Nobody else may connect, so there is no
+    /// administrator.
+    Raw(String),
 }
 
 /// A stream, in memory unless it is [on disk](StreamSpec::on_disk). Messages beyond a bound are refused, never silently dropped.
@@ -213,6 +216,11 @@ impl BrokerSpec {
         Self { auth: BrokerAuth::Users(users.into_iter().collect()), ..Self::default() }
     }
 
+    /// A broker whose users are said by these lines of its configuration file.
+    pub fn with_raw_users(lines: impl Into<String>) -> Self {
+        Self { auth: BrokerAuth::Raw(lines.into()), ..Self::default() }
+    }
+
     /// A broker that takes this token.
     pub fn with_token(token: &str) -> Self {
         Self { auth: BrokerAuth::Token(token.into()), ..Self::default() }
@@ -286,6 +294,7 @@ pub(super) fn configuration(spec: &BrokerSpec, place: &Place<'_>) -> String {
 fn auth(spec: &BrokerSpec, admin: &BrokerUser) -> String {
     match &spec.auth {
         BrokerAuth::Token(token) => format!("authorization {{ token: {} }}\n", quoted(token)),
+        BrokerAuth::Raw(lines) => format!("{lines}\n"),
         BrokerAuth::Users(users) => {
             let jetstream = match spec.consumers_max {
                 _ if !spec.jetstream => String::new(),

@@ -1,6 +1,7 @@
 //! One file for each part of the command line; what they share is here.
 
 mod bench;
+mod broker;
 mod bulk;
 mod clock;
 mod cluster;

@@ -54,7 +54,8 @@ impl Application {
         })
     }
 
-    fn edited(edit: impl Fn(String) -> String) -> Self {
+    /// With another configuration.
+    pub(crate) fn edited(edit: impl Fn(String) -> String) -> Self {
         let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
         let read = |name: &str| std::fs::read_to_string(example().join(name)).unwrap();
         let relative = "target/wasm32-wasip2/release/webhook_triage.wasm";
@@ -65,6 +66,11 @@ impl Application {
             env.write(name, read(name));
         }
         Self { env }
+    }
+
+    /// For commands of its own.
+    pub(crate) const fn env(&self) -> &CliEnv {
+        &self.env
     }
 
     /// Where the configuration is.

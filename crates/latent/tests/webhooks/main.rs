@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod bench;
+mod broker;
 mod generated;
 mod kills;
 mod page;

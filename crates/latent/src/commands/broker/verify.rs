@@ -1,15 +1,16 @@
 //! `latent broker permissions --verify`: each user whose password is at hand is asked about, on its broker.
 
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, Probe, ProbeAnswer, probe};
+use latent_bridge::BusError;
+use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, Probe, ProbeAnswer, Probes, probe};
 use latent_core::{Clock as _, SystemClock};
 use latent_secrets::{BusBinding, LocalSecretStore, TlsBinding};
 use serde::Serialize;
 
 use super::place;
 use super::users::{BrokerUsers, Credential, User};
-use crate::broker::Place;
 use crate::config::Config;
 use crate::error::CliError;
 use crate::output::{Form, Output};
@@ -23,6 +24,9 @@ struct Verified {
     /// Why nothing was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_checked: Option<String>,
+    /// Why it could not be asked, although its password is at hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
     groups: Vec<Group>,
     missing: Vec<String>,
     surplus: Vec<String>,
@@ -40,13 +44,21 @@ struct Group {
 
 pub(super) fn verify(config: &Config, brokers: &[BrokerUsers], output: &mut Output) -> Result<(), CliError> {
     let secrets = Secrets::open(config);
+    let home = config.engine.broker().map(|engine| engine.peer.address());
     let mut all = Vec::new();
     for broker in brokers {
+        let mut of_broker = Vec::new();
         for user in &broker.users {
-            let verified = verify_user(broker, user, &secrets)?;
+            let verified = verify_user(broker, user, &secrets, home);
             show(&verified, output)?;
-            all.push(verified);
+            of_broker.push(verified);
         }
+        if of_broker.iter().any(|verified| verified.not_checked.is_none()) {
+            let nobody = verify_nobody(broker);
+            show(&nobody, output)?;
+            of_broker.push(nobody);
+        }
+        all.extend(of_broker);
     }
     if all.iter().all(|verified| verified.not_checked.is_some()) {
         return Err(CliError::Permissions { problems: vec!["no user's password is at hand, so nothing was checked".to_owned()] });
@@ -99,51 +111,68 @@ fn of_operator(name: &str) -> Result<NatsCredentials, String> {
     }
 }
 
-fn verify_user(broker: &BrokerUsers, user: &User, secrets: &Secrets) -> Result<Verified, CliError> {
-    let mut verified = Verified {
-        user: user.name.clone(),
-        broker: broker.site.address.to_string(),
-        not_checked: None,
-        groups: Vec::new(),
-        missing: Vec::new(),
-        surplus: Vec::new(),
-        unanswered: Vec::new(),
-    };
+fn verify_user(broker: &BrokerUsers, user: &User, secrets: &Secrets, home: Option<SocketAddrV4>) -> Verified {
+    let verified = Verified::of(&user.name, broker);
+    if user.credential == Credential::Operator && home.is_some_and(|home| home != broker.site.address) {
+        let reason = "the operator of the environment is that of [engine]'s broker".to_owned();
+        return Verified { not_checked: Some(reason), ..verified };
+    }
     let credentials = match secrets.of(broker, user) {
         Ok(credentials) => credentials,
-        Err(reason) => return Ok(Verified { not_checked: Some(reason), ..verified }),
+        Err(reason) => return Verified { not_checked: Some(reason), ..verified },
     };
-    let options = NatsOptions { credentials: Some(credentials), connection_name: "latent-broker".to_owned(), ..broker.site.options() };
+    let options = NatsOptions { credentials: Some(credentials), connection_name: CONNECTION.to_owned(), ..broker.site.options() };
     let probes = user.permissions.probes(&broker.streams);
-    let asked: Vec<_> = probes.needed.iter().chain(&probes.forbidden).cloned().collect();
-    let place = Place::named_in(&options);
-    let answers =
-        probe(options, asked).map_err(|error| CliError::Broker { doing: DOING.to_owned(), source: Box::new(place.failed(error)) })?;
-    let (of_needed, of_forbidden) = answers.split_at(probes.needed.len());
-    let count = |probes: &[Probe], answers: &[ProbeAnswer], wanted: ProbeAnswer, of: &dyn Fn(&Probe) -> bool| {
-        let of_group: Vec<_> = probes.iter().zip(answers).filter(|(probe, _)| of(probe)).collect();
-        (of_group.len(), of_group.iter().filter(|(_, answer)| **answer == wanted).count())
-    };
-    let (probes_count, as_expected) = count(&probes.needed, of_needed, ProbeAnswer::Permitted, &|_| true);
-    verified.groups.push(Group { group: "what it needs", expected: "permitted", probes: probes_count, as_expected });
-    for group in GROUPS {
-        let (probes_count, as_expected) = count(&probes.forbidden, of_forbidden, ProbeAnswer::Refused, &|probe| group_of(probe) == *group);
-        verified.groups.push(Group { group, expected: "refused", probes: probes_count, as_expected });
+    let asked = probes.needed.iter().chain(&probes.forbidden).cloned().collect();
+    match probe(options, asked) {
+        Ok(answers) => verified.judge(&probes, &answers),
+        Err(error) => Verified { failed: Some(error.to_string()), ..verified },
     }
-    for (probe, answer) in probes.needed.iter().zip(of_needed).chain(probes.forbidden.iter().zip(of_forbidden)) {
-        let is_needed = probes.needed.contains(probe);
-        match (answer, is_needed) {
-            (ProbeAnswer::Permitted, false) => verified.surplus.push(told(probe)),
-            (ProbeAnswer::Refused, true) => verified.missing.push(told(probe)),
-            (ProbeAnswer::Nothing, _) => verified.unanswered.push(told(probe)),
-            (ProbeAnswer::Permitted, true) | (ProbeAnswer::Refused, false) => {}
-        }
-    }
-    Ok(verified)
 }
 
-const DOING: &str = "asking the broker what its users may do";
-const GROUPS: &[&str] = &["other subjects", "other requests", "the system, inboxes, acknowledgements", "subscriptions"];
+/// Whoever has no user must not get in.
+fn verify_nobody(broker: &BrokerUsers) -> Verified {
+    let verified = Verified::of("(nobody)", broker);
+    let options = NatsOptions { connection_name: CONNECTION.to_owned(), ..broker.site.options() };
+    let group = |as_expected| vec![Group { group: "connecting without a user", expected: "refused", probes: 1, as_expected }];
+    match probe(options, Vec::new()) {
+        Ok(_) => Verified { groups: group(0), surplus: vec!["connect without a user".to_owned()], ..verified },
+        Err(BusError::Config { .. }) => Verified { groups: group(1), ..verified },
+        Err(error) => Verified { failed: Some(error.to_string()), ..verified },
+    }
+}
+
+impl Verified {
+    fn of(user: &str, broker: &BrokerUsers) -> Self {
+        let (user, broker) = (user.to_owned(), broker.site.address.to_string());
+        Self { user, broker, not_checked: None, failed: None, groups: Vec::new(), missing: Vec::new(), surplus: Vec::new(), unanswered: Vec::new() }
+    }
+
+    fn judge(mut self, probes: &Probes, answers: &[ProbeAnswer]) -> Self {
+        let needed = probes.needed.iter().map(|probe| (NEEDED, probe, ProbeAnswer::Permitted));
+        let forbidden = probes.forbidden.iter().map(|probe| (group_of(probe), probe, ProbeAnswer::Refused));
+        let judged: Vec<_> = needed.chain(forbidden).zip(answers).collect();
+        for group in GROUPS {
+            let expected = if *group == NEEDED { "permitted" } else { "refused" };
+            let of_group = judged.iter().filter(|((of, ..), _)| of == group);
+            let as_expected = of_group.clone().filter(|((.., wanted), answer)| wanted == *answer).count();
+            self.groups.push(Group { group, expected, probes: of_group.count(), as_expected });
+        }
+        for ((_, probe, wanted), answer) in judged {
+            match answer {
+                ProbeAnswer::Nothing => self.unanswered.push(told(probe)),
+                answer if *answer == wanted => {}
+                ProbeAnswer::Permitted => self.surplus.push(told(probe)),
+                ProbeAnswer::Refused => self.missing.push(told(probe)),
+            }
+        }
+        self
+    }
+}
+
+const CONNECTION: &str = "latent-broker";
+const NEEDED: &str = "what it needs";
+const GROUPS: &[&str] = &[NEEDED, "other subjects", "other requests", "the system, inboxes, acknowledgements", "subscriptions"];
 
 fn group_of(probe: &Probe) -> &'static str {
     match probe {
@@ -166,7 +195,8 @@ impl Verified {
         let of = |kind: &'static str, list: &[String]| {
             list.iter().map(|probe| format!("user {} at {}: {kind}: {probe}", self.user, self.broker)).collect::<Vec<_>>()
         };
-        [of("missing", &self.missing), of("too much", &self.surplus), of("no answer", &self.unanswered)].concat()
+        let failed: Vec<_> = self.failed.iter().map(|reason| format!("user {} at {}: {reason}", self.user, self.broker)).collect();
+        [failed, of("missing", &self.missing), of("too much", &self.surplus), of("no answer", &self.unanswered)].concat()
     }
 }
 
@@ -174,9 +204,12 @@ fn show(verified: &Verified, output: &mut Output) -> Result<(), CliError> {
     if output.form() == Form::Json {
         return output.json(verified);
     }
-    let Verified { user, broker, not_checked, groups, .. } = verified;
+    let Verified { user, broker, not_checked, failed, groups, .. } = verified;
     if let Some(reason) = not_checked {
         return output.text(&format!("{user} at {broker}: not checked: {reason}"));
+    }
+    if failed.is_some() {
+        return output.text(&format!("{user} at {broker}: could not be asked"));
     }
     for Group { group, expected, probes, as_expected } in groups {
         output.text(&format!("{user} at {broker}: {group}: {as_expected} of {probes} {expected}"))?;
