@@ -156,3 +156,20 @@ fn clear(skips_file: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(Failure::file(folder))?;
     std::fs::write(skips_file, "").map_err(Failure::file(skips_file))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::command_line;
+
+    #[test]
+    fn the_tests_run_as_they_are_with_a_broker_beside_them() {
+        let root = crate::tree::project_root();
+        let mut tests = cargo(&root);
+        tests.args(["test", "--locked", "--workspace"]);
+        let with = with_nats_url(&root, &tests).unwrap();
+        assert!(Path::new(with.get_program()).ends_with("debug/examples/with_nats_url"));
+        assert!(command_line(&with).ends_with("cargo test --locked --workspace"), "{}", command_line(&with));
+        assert_eq!(with.get_current_dir(), Some(root.as_path()));
+    }
+}
