@@ -216,7 +216,10 @@ impl Prober {
         let reply = format!("{}.{}", self.inbox, self.asked);
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Expected-Stream", NOTHING);
-        let sent = self.client.publish_with_reply_and_headers(subject.to_owned(), reply.clone(), headers, Bytes::from_static(body_of(subject))).await;
+        let sent = self
+            .client
+            .publish_with_reply_and_headers(subject.to_owned(), reply.clone(), headers, Bytes::from_static(body_of(subject)))
+            .await;
         sent.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
         let deadline = Instant::now() + ANSWER_WAIT;
         loop {

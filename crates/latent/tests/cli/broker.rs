@@ -23,7 +23,9 @@ topics:
 
 fn config(address: &str, elsewhere: &str) -> String {
     let endpoint = |address: &str| {
-        format!("address = \"{address}\"\nallow_non_public_peer = \"{address}\"\nserver_name = \"broker.latent.test\"\nroots = [\"ca.der\"]\n")
+        format!(
+            "address = \"{address}\"\nallow_non_public_peer = \"{address}\"\nserver_name = \"broker.latent.test\"\nroots = [\"ca.der\"]\n"
+        )
     };
     let provider = |id: &str, address: &str, mappings: &str, credentials: &str| {
         format!(
@@ -195,7 +197,8 @@ fn who_the_operator_is_must_be_said_and_is_never_the_node() {
     let provision = ["broker", "provision", "--json"];
     let alone = ["broker", "provision", "--manifest", "bridge.yaml", "--json"];
     let with = |more: &[(&'static str, &'static str)]| [&user(OPERATOR)[..], more].concat();
-    let cases: [(Vec<(&str, &str)>, &[&str], &str); 6] = [
+    type Case<'c> = (Vec<(&'c str, &'c str)>, &'c [&'c str], &'c str);
+    let cases: [Case<'_>; 6] = [
         (Vec::new(), &provision, "are not set"),
         (vec![("AV_NATS_USER", OPERATOR)], &provision, "must be set together"),
         (user("edge-1-bus").to_vec(), &provision, "the node's own user"),
@@ -245,10 +248,22 @@ fn a_plan_changes_nothing_and_applying_it_makes_the_streams_of_the_topics_only()
     // The certificate is of another name than the address, which is what the environment goes by.
     let (_, refused) = run_with(&env, &variables, &["broker", "provision", "--manifest", "bridge.yaml", "--apply"], 1);
     assert!(refused.contains("certificate"), "{refused}");
-    env.write("latent.toml", config(&broker.address().to_string(), ELSEWHERE).replace("name = \"out\"", "name = \"new\"").replace("\"out\"", "\"new\""));
+    env.write(
+        "latent.toml",
+        config(&broker.address().to_string(), ELSEWHERE).replace("name = \"out\"", "name = \"new\"").replace("\"out\"", "\"new\""),
+    );
     let (plan, refused) = as_operator(&env, &["broker", "provision", "--apply"], 1);
     assert!(plan.contains("refused") && refused.contains("nothing was changed") && refused.contains("in.raw.p0"), "{plan}{refused}");
-    assert_eq!(stream_names(&broker), ["ORDERS", "av_in_raw", "av_out"].map(str::to_owned).into_iter().chain(["BILLS".to_owned()]).collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+    assert_eq!(
+        stream_names(&broker),
+        ["ORDERS", "av_in_raw", "av_out"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(["BILLS".to_owned()])
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .collect::<Vec<_>>()
+    );
 }
 
 #[test]

@@ -48,8 +48,7 @@ fn the_example_publishes_on_a_broker_that_was_set_up_with_latent_broker_alone() 
     // 1: who may do what. The block goes into the broker's configuration as it is; its variables are set before it.
     let block = env.run(["broker", "permissions"]).with_status(0).stdout;
     assert!(!block.contains(BUS_PASSWORD) && !block.contains("password: \""), "{block}");
-    let variables =
-        format!("LATENT_EDGE_1_BUS_PASSWORD: \"{BUS_PASSWORD}\"\nLATENT_LATENT_OPERATOR_PASSWORD: \"{OPERATOR_PASSWORD}\"\n");
+    let variables = format!("LATENT_EDGE_1_BUS_PASSWORD: \"{BUS_PASSWORD}\"\nLATENT_LATENT_OPERATOR_PASSWORD: \"{OPERATOR_PASSWORD}\"\n");
     let spec = BrokerSpec { server_name: SERVER_NAME.to_owned(), ..BrokerSpec::with_raw_users(variables + &block) };
     let broker = Broker::start_with_ca(spec.disk(64 << 20), ca);
     let config = std::fs::read_to_string(env.folder().join("latent.toml")).unwrap();

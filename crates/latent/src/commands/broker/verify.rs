@@ -145,7 +145,16 @@ fn verify_nobody(broker: &BrokerUsers) -> Verified {
 impl Verified {
     fn of(user: &str, broker: &BrokerUsers) -> Self {
         let (user, broker) = (user.to_owned(), broker.site.address.to_string());
-        Self { user, broker, not_checked: None, failed: None, groups: Vec::new(), missing: Vec::new(), surplus: Vec::new(), unanswered: Vec::new() }
+        Self {
+            user,
+            broker,
+            not_checked: None,
+            failed: None,
+            groups: Vec::new(),
+            missing: Vec::new(),
+            surplus: Vec::new(),
+            unanswered: Vec::new(),
+        }
     }
 
     fn judge(mut self, probes: &Probes, answers: &[ProbeAnswer]) -> Self {
