@@ -4,7 +4,7 @@
 //! Cases name their topics, so no two of them may share an account at a time. With `LATENT_CONTRACT_ACCOUNTS=N` the broker has N accounts
 //! for these tests alone, with the users `<AV_NATS_USER>-0` and so on: each case gets a free one and finds it empty. Without it the
 //! cases run one after the other in the one account there is. That may be somebody's: a stream that is already there is never touched,
-//! and those that a case makes are deleted after it.
+//! and those that a case makes are deleted after it. `LATENT_CONTRACT_REPLICAS` is how many servers keep each stream.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use std::process::Command;
 use std::sync::{Condvar, Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use async_nats::ConnectOptions;
 use async_nats::jetstream::{self, Context};
+use async_nats::{ConnectOptions, ServerAddr};
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions};
 use latent_bridge::{BridgeManifest, EventBus, NatsBus};
 use latent_testkit::{Missing, REQUIRE_BROKER_VAR, SKIPS_FILE_VAR};
@@ -22,6 +22,7 @@ use super::{Engine, Numbering};
 
 const URL_VAR: &str = "AV_NATS_URL";
 const ACCOUNTS_VAR: &str = "LATENT_CONTRACT_ACCOUNTS";
+const REPLICAS_VAR: &str = "LATENT_CONTRACT_REPLICAS";
 /// Bounds each thing that is asked of the broker here.
 const CALL_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -45,6 +46,8 @@ impl Engine for OnBroker {
     }
 
     fn provision(manifest: &BridgeManifest) -> Self {
+        let replicas = variable(REPLICAS_VAR).map_or(manifest.replication_factor, |text| text.parse().unwrap());
+        let manifest = &BridgeManifest { replication_factor: replicas, ..manifest.clone() };
         let mut account = Account::lease();
         account.make_room_for(manifest);
         let bus = match account.number {
@@ -155,6 +158,7 @@ impl Account {
     fn with_jetstream<T>(&self, call: impl AsyncFnOnce(Context) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
+            let servers: Vec<ServerAddr> = url().split(',').map(|server| server.parse().unwrap()).collect();
             let mut options = ConnectOptions::new().name("latent-contract").connection_timeout(CALL_TIME_MAX);
             if let Some((user, password)) = self.user().zip(variable("AV_NATS_PASSWORD")) {
                 options = options.user_and_password(user, password).require_tls(true);
@@ -165,7 +169,7 @@ impl Account {
             if tls_first() {
                 options = options.tls_first();
             }
-            let client = options.connect(url()).await.unwrap();
+            let client = options.connect(servers).await.unwrap();
             let mut jetstream = jetstream::new(client);
             jetstream.set_timeout(CALL_TIME_MAX);
             tokio::time::timeout(CALL_TIME_MAX, call(jetstream)).await.unwrap()
