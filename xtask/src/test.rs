@@ -17,6 +17,8 @@ use crate::{broker, demo, guests, rows, tidy};
 
 /// Asks for the tests that compile a project of their own, which take a while.
 const SLOW_TESTS_VAR: &str = "LATENT_SLOW_TESTS";
+/// What cargo is told for every workspace.
+const TEST: [&str; 4] = ["test", "--locked", "--workspace", "--no-fail-fast"];
 
 /// Runs everything.
 ///
@@ -94,23 +96,38 @@ impl Session<'_> {
 
     /// Guests are tested natively, even where their own settings say wasm.
     fn tests(&mut self, folder: &str, host: &str) {
-        let test = ["test", "--locked", "--workspace", "--no-fail-fast"];
         let mut command = cargo(&self.root.join(folder));
-        command.args(test);
+        command.args(TEST);
+        if folder.is_empty() && self.server.is_some() {
+            return self.tests_with_brokers(&command);
+        }
         if !folder.is_empty() {
             command.args(["--target", host]);
-        } else if self.server.is_some() {
-            // Built first: the tool that starts the broker beside the tests is one of the things that are built with them.
-            let failed_before = self.counts.failed;
-            self.command("building the tests", cargo(self.root).args(test).arg("--no-run"));
-            if self.counts.failed > failed_before {
-                return;
-            }
-            match with_nats_url(self.root, &command) {
-                Ok(with) => command = with,
-                Err(_) => return self.counts.step_failed("the broker beside the tests", failed_before),
+        }
+        self.run_tests(&titled("tests", folder), command);
+    }
+
+    /// All tests with a broker beside them, then the contract of the bus once more with three.
+    fn tests_with_brokers(&mut self, tests: &Command) {
+        // Built first: the tool that starts brokers beside tests is one of the things that are built with them.
+        let failed_before = self.counts.failed;
+        self.command("building the tests", cargo(self.root).args(TEST).arg("--no-run"));
+        if self.counts.failed > failed_before {
+            return;
+        }
+        let mut contract = cargo(self.root);
+        contract.args(TEST).args(["--test", "main", "contract::nats"]);
+        for (name, brokers, command) in
+            [("tests", Brokers::One, tests), ("the contract of a bus on three brokers", Brokers::Three, &contract)]
+        {
+            match with_nats_url(self.root, command, brokers) {
+                Ok(command) => self.run_tests(name, command),
+                Err(_) => self.counts.step_failed(name, self.counts.failed),
             }
         }
+    }
+
+    fn run_tests(&mut self, name: &str, mut command: Command) {
         command.env(REQUIRE_BROKER_VAR, "1").env(SLOW_TESTS_VAR, "1").env(SKIPS_FILE_VAR, self.skips_file);
         if let Some(server) = &self.server {
             command.env(broker::SERVER_VAR, server);
@@ -118,8 +135,7 @@ impl Session<'_> {
         if let Some(reader) = &self.reader {
             command.env(broker::READER_VAR, reader);
         }
-        let name = titled("tests", folder);
-        self.step(&name, |counts| run_lines(&name, &mut command, |line| counts.line(line)));
+        self.step(name, |counts| run_lines(name, &mut command, |line| counts.line(line)));
     }
 
     fn command(&mut self, name: &str, command: &mut Command) {
@@ -134,9 +150,20 @@ impl Session<'_> {
     }
 }
 
-/// The command with a broker beside it that `AV_NATS_URL` names, for the live contract of the bus. Nothing else looks at that variable.
-fn with_nats_url(root: &Path, command: &Command) -> Result<Command, Failure> {
+/// How many brokers stand beside the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Brokers {
+    One,
+    /// Of one cluster, which keeps every stream three times.
+    Three,
+}
+
+/// The command with brokers beside it that `AV_NATS_URL` names, for the live contract of the bus. Nothing else looks at that variable.
+fn with_nats_url(root: &Path, command: &Command, brokers: Brokers) -> Result<Command, Failure> {
     let mut with = Command::new(demo::target_folder(root)?.join("debug").join("examples").join("with_nats_url"));
+    if brokers == Brokers::Three {
+        with.arg("--cluster");
+    }
     with.arg(command.get_program()).args(command.get_args()).current_dir(root);
     Ok(with)
 }
@@ -163,13 +190,19 @@ mod tests {
     use crate::process::command_line;
 
     #[test]
-    fn the_tests_run_as_they_are_with_a_broker_beside_them() {
+    fn the_tests_run_as_they_are_with_brokers_beside_them() {
         let root = crate::tree::project_root();
         let mut tests = cargo(&root);
-        tests.args(["test", "--locked", "--workspace"]);
-        let with = with_nats_url(&root, &tests).unwrap();
-        assert!(Path::new(with.get_program()).ends_with("debug/examples/with_nats_url"));
-        assert!(command_line(&with).ends_with("cargo test --locked --workspace"), "{}", command_line(&with));
-        assert_eq!(with.get_current_dir(), Some(root.as_path()));
+        tests.args(TEST);
+        for (brokers, line) in [
+            (Brokers::One, "with_nats_url cargo test --locked --workspace --no-fail-fast"),
+            (Brokers::Three, "with_nats_url --cluster cargo test --locked --workspace --no-fail-fast"),
+        ] {
+            let with = with_nats_url(&root, &tests, brokers).unwrap();
+            assert!(Path::new(with.get_program()).ends_with("debug/examples/with_nats_url"));
+            let program = tests.get_program().to_string_lossy().into_owned();
+            assert_eq!(command_line(&with).replace(&program, "cargo"), line);
+            assert_eq!(with.get_current_dir(), Some(root.as_path()));
+        }
     }
 }

@@ -14,6 +14,8 @@ const NOT_STORED: &[(u16, bool)] = &[
 ];
 /// The stream or the server is full: on some versions the message was stored all the same.
 const STORAGE_LIMITS: &[u16] = &[10_023, 10_028, 10_047, 10_077];
+/// Another publication with the same id is being stored at this moment: so answers a stream with replicas. What becomes of that one, asking again tells.
+const IN_PROCESS: u16 = 10_158;
 /// Status of a subject on which nothing listens.
 const NO_RESPONDERS: u16 = 503;
 /// Characters of the broker's words that an error shows.
@@ -26,6 +28,8 @@ pub(super) enum Answer {
     Stored { sequence: u64, duplicate: bool },
     /// It was certainly not stored.
     Refused { rule: String, permanent: bool },
+    /// Another one with its uid is being stored. To be sent again a moment later.
+    InProcess,
     /// It may have been stored.
     Uncertain { cause: UncertainCause, words: String },
 }
@@ -74,6 +78,9 @@ fn refused(err_code: u16, description: &str) -> Answer {
     if let Some((_, permanent)) = NOT_STORED.iter().find(|(code, _)| *code == err_code) {
         return Answer::Refused { rule: words, permanent: *permanent };
     }
+    if err_code == IN_PROCESS {
+        return Answer::InProcess;
+    }
     let cause = if STORAGE_LIMITS.contains(&err_code) { UncertainCause::StorageLimit } else { UncertainCause::Unusable };
     Answer::Uncertain { cause, words }
 }
@@ -111,8 +118,8 @@ mod tests {
         for full in STORAGE_LIMITS {
             assert_eq!(uncertain(&refusal(*full)), Some(UncertainCause::StorageLimit));
         }
-        // Among them a duplicate that is still being stored (10158).
-        for other in [0, 1, 10_008, 10_076, 10_158, u16::MAX] {
+        assert_eq!(refusal(10_158), Answer::InProcess, "one that is still being stored may or may not come to be");
+        for other in [0, 1, 10_008, 10_076, 10_157, 10_159, 10_167, u16::MAX] {
             assert_eq!(uncertain(&refusal(other)), Some(UncertainCause::Unusable), "{other}");
         }
     }

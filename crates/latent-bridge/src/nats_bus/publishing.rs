@@ -7,6 +7,7 @@
 //! hand to the client ── not connected, full: nothing was handed over
 //!       │  from here on everything that is no answer is uncertain
 //! answer ─┬─ stored ── told to the watcher ── acknowledged
+//!         ├─ in process ── another one with its uid is being stored ── sent again
 //!         ├─ duplicate ── the stored record is read and compared ── acknowledged, or a conflict
 //!         └─ refused, or uncertain
 //! ```
@@ -15,6 +16,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use async_nats::client::PublishErrorKind;
 use async_nats::{Event, Message, ServerError, Subscriber};
@@ -27,6 +29,9 @@ use super::flights::{FlightNumber, Full, SubjectNumber};
 use super::record::Which;
 use super::shared::{Air, Cargo, Shared, Topic};
 use crate::{BusError, PublishAck, PublishResult, limits};
+
+/// Before a publication is sent again whose uid the broker is busy with. How often is bounded by its deadline.
+const IN_PROCESS_PAUSE: Duration = Duration::from_millis(20);
 
 /// Checks a record and hands it to the client, or says why not.
 pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<Ticket<PublishResult>, BusError> {
@@ -113,11 +118,38 @@ fn take_answer(shared: &Arc<Shared>, number: FlightNumber, message: &Message) {
                 Ok(ack(topic, cargo.partition, sequence, &cargo.uid, false))
             });
         }
+        Answer::InProcess => {
+            let shared = Arc::clone(shared);
+            tokio::spawn(async move { send_again(&shared, number).await });
+        }
         Answer::Refused { rule, permanent } => land(shared, number, |_| Err(BusError::Rejected { rule, permanent })),
         Answer::Uncertain { cause, words } => land(shared, number, |cargo| {
             tracing::warn!(topic = topic.name, uid = cargo.uid.as_str(), words, "what became of an event is uncertain");
             Err(BusError::Uncertain { uid: cargo.uid.clone(), cause })
         }),
+    }
+}
+
+/// Sends what is in flight once more: the broker was busy with another publication of its uid. By the uid nothing is stored twice; the flight
+/// keeps its deadline.
+async fn send_again(shared: &Arc<Shared>, number: FlightNumber) {
+    tokio::time::sleep(IN_PROCESS_PAUSE).await;
+    let Some((topic, partition, uid, record)) =
+        shared.air.flights().get(number).map(|cargo| (cargo.topic, cargo.partition, cargo.uid.clone(), cargo.record.clone()))
+    else {
+        return;
+    };
+    let Some(topic) = shared.topics.get(topic) else { return };
+    let hidden = |cause| land(shared, number, |cargo| Err(BusError::Uncertain { uid: cargo.uid.clone(), cause }));
+    let (Ok(encoded), Ok(subject)) =
+        (body::encode(&record, &uid, partition, shared.clock.unix(), &topic.source.stream), topic.subject(partition))
+    else {
+        return hidden(UncertainCause::Unusable);
+    };
+    let reply = format!("{}.{}", shared.ack_inbox, number.0);
+    let sent = shared.api.client.publish_with_reply_and_headers(subject.clone(), reply, encoded.headers, encoded.body).await;
+    if sent.is_err() {
+        hidden(UncertainCause::Closed);
     }
 }
 

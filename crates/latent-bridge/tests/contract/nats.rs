@@ -16,7 +16,7 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{ConnectOptions, ServerAddr};
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions};
 use latent_bridge::{BridgeManifest, EventBus, NatsBus};
-use latent_testkit::{Missing, REQUIRE_BROKER_VAR, SKIPS_FILE_VAR};
+use latent_testkit::{Missing, REQUIRE_BROKER_VAR, SKIPS_FILE_VAR, until_some};
 
 use super::{Engine, Numbering};
 
@@ -206,9 +206,11 @@ async fn stream_names(jetstream: &Context) -> Vec<String> {
 
 async fn delete(jetstream: &Context, streams: &[String]) {
     for stream in streams {
-        // One that is not there any more is as good; one that stays is another case's past.
-        let deleted = jetstream.delete_stream(stream).await.map(|status| status.success);
-        let there = stream_names(jetstream).await;
-        assert!(!there.contains(stream), "the stream {stream} of an earlier case stays: {deleted:?}");
+        // One that is not there any more is as good; one that stays is another case's past. The members of a cluster hear of it one by one.
+        until_some("a stream of an earlier case is gone", async || {
+            let _ = jetstream.delete_stream(stream).await;
+            (!stream_names(jetstream).await.contains(stream)).then_some(())
+        })
+        .await;
     }
 }
