@@ -69,7 +69,7 @@ fn the_example_publishes_on_a_broker_that_was_set_up_with_latent_broker_alone() 
     // The broker says itself that this is what everybody needs, and no more.
     let (status, verified, error) = as_operator(env, &["broker", "permissions", "--verify", "--json"]);
     assert_eq!(status, Some(0), "{verified} {error}");
-    assert!(verified.lines().count() == 2 && !verified.contains("not_checked"), "{verified}");
+    assert!(verified.lines().count() == 3 && !verified.contains("not_checked"), "{verified}");
 
     let webhook = std::fs::read_to_string(env.folder().join("events.jsonl")).unwrap().lines().next().unwrap().to_owned();
     let event = json!([{
