@@ -79,7 +79,7 @@ impl BrokerError {
             Self::Bus { place, user, .. } => {
                 let user = user.as_ref().map_or_else(
                     || "somebody without a name may use it".to_owned(),
-                    |user| format!("user {user:?} has this password and may do what docs/bus.md lists"),
+                    |user| format!("user {user:?} has this password and may do what `latent broker permissions` prints"),
                 );
                 format!("see that the broker runs at {place} and that {user}, then run it again")
             }
