@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Everything runs on one thread of the bus's own (`executor`), but for the check, the encoding and the hand-over of a publication, which the
-//! publisher's thread does. The connection mends itself; nothing that was published is ever sent again by this crate.
+//! publisher's thread does. The connection mends itself; nothing that may have been stored is ever sent again by this crate.
 
 mod answer;
 mod api;
