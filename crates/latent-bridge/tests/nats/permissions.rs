@@ -292,3 +292,49 @@ fn probes_tell_what_a_user_may_from_what_it_may_not() {
     let refused = latent_bridge::nats_bus::probe(as_user(&options(&broker), &BrokerUser { password: "other".to_owned(), ..exact }), needed);
     assert!(refused.unwrap_err().to_string().contains("refuses user"));
 }
+
+/// `docs/cluster.md`, "what permissions of NATS cannot say": a change here is a change there.
+#[test]
+fn what_permissions_cannot_say_is_as_the_page_on_clusters_says() {
+    use futures_util::StreamExt as _;
+    require_broker!();
+    let manifest = manifest(&["t".to_owned()], 1);
+    let edge = user("edge", &Permissions::of_bus(&manifest));
+    let spec = BrokerSpec::with_users([edge.clone(), BrokerUser::unlimited(USER, PASSWORD)]).disk(DISK_BYTES_MAX);
+    let broker = Broker::start(BrokerSpec { server_name: "127.0.0.1".to_owned(), ..spec });
+    let options = NatsOptions { server_name: None, ..options(&broker) };
+    let bus = NatsBus::provision_with(options, &manifest).unwrap();
+    assert_eq!(bus.publish_record("t", &record("u", "a", "x")).unwrap().partition, 0);
+    drop(bus);
+    let folder = tempfile::tempdir().unwrap();
+    let roots = folder.path().join("ca.pem");
+    std::fs::write(&roots, broker.ca().root_pem()).unwrap();
+    let filter = "t.p0";
+    runtime().block_on(async {
+        let admin = broker.admin().await;
+        let connecting = async_nats::ConnectOptions::with_user_and_password(edge.name, edge.password);
+        let connecting = connecting.tls_first().add_root_certificates(roots).custom_inbox_prefix("_INBOX.LSF.test");
+        let client = connecting.connect(format!("tls://{}", broker.address())).await.unwrap();
+        let create = async |name: &str, config: Value| {
+            let request = json!({ "stream_name": "av_t", "config": config }).to_string();
+            let reply = client.request(format!("$JS.API.CONSUMER.CREATE.av_t.{name}.{filter}"), request.into()).await.unwrap();
+            serde_json::from_slice::<Value>(&reply.payload).unwrap()
+        };
+        // A reader of a partition may be given to any subject, which its maker may not publish to, and may last.
+        let mut elsewhere = admin.client().subscribe("elsewhere").await.unwrap();
+        admin.client().flush().await.unwrap();
+        let pushing = json!({ "name": "push", "deliver_subject": "elsewhere", "filter_subject": filter, "ack_policy": "none" });
+        assert!(create("push", pushing).await.get("error").is_none());
+        assert!(tokio::time::timeout(std::time::Duration::from_secs(60), elsewhere.next()).await.unwrap().is_some());
+        let lasting = json!({ "name": "last", "durable_name": "last", "filter_subject": filter, "ack_policy": "explicit" });
+        assert!(create("last", lasting).await.get("error").is_none());
+        // But it reads no other partition than that of the request.
+        let other = json!({ "name": "other", "filter_subject": "t.p1", "ack_policy": "none" });
+        assert!(create("other", other).await.get("error").is_some());
+        // Every consumer of its streams may be deleted.
+        let request = json!({ "stream_name": "av_t", "config": { "durable_name": "foreign", "ack_policy": "explicit" } }).to_string();
+        admin.client().request("$JS.API.CONSUMER.DURABLE.CREATE.av_t.foreign", request.into()).await.unwrap();
+        let deleted = client.request("$JS.API.CONSUMER.DELETE.av_t.foreign", "".into()).await.unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&deleted.payload).unwrap()["success"], json!(true));
+    });
+}
