@@ -259,6 +259,46 @@ fn no_probe_changes_anything_even_where_everything_is_permitted() {
     assert_eq!(beside(&broker, async |admin| everything(&admin).await), before);
 }
 
+/// Some requests are answered by the leader of the cluster or of a stream alone, after another check of their own.
+#[test]
+fn no_probe_changes_anything_on_a_cluster_either_and_each_is_answered() {
+    require_broker!();
+    let topics = ["t".to_owned()];
+    let permissions = Permissions::of_bus(&manifest(&topics, 3));
+    let edge = user("edge", &permissions);
+    let users = [edge.clone(), BrokerUser::unlimited(USER, PASSWORD)];
+    let cluster = Cluster::start(&BrokerSpec::with_users(users).disk(DISK_BYTES_MAX));
+    let options = options_at(&cluster.addresses(), cluster.ca());
+    let bus = NatsBus::provision_with(options.clone(), &manifest(&topics, 3)).unwrap();
+    for number in 0..3 {
+        bus.publish_record("t", &record(&number.to_string(), &number.to_string(), "x")).unwrap();
+    }
+    drop(bus);
+    cluster.wait_until_ready();
+    let messages = || {
+        runtime().block_on(async {
+            let admin = cluster.members()[0].admin().await;
+            let reply = admin.client().request("$JS.API.STREAM.INFO.av_t", "".into()).await.unwrap();
+            let reply: Value = serde_json::from_slice(&reply.payload).unwrap();
+            (reply["created"].clone(), reply["config"].clone(), reply["state"].clone())
+        })
+    };
+    let before = messages();
+    let streams = [ProbedStream { name: "av_t".to_owned(), subjects: vec!["t.p0".to_owned(), "t.p1".to_owned()] }];
+    let Probes { needed, forbidden } = permissions.probes(&streams);
+    let all: Vec<_> = needed.iter().chain(&forbidden).cloned().collect();
+    let answers = latent_bridge::nats_bus::probe(options.clone(), all.clone()).unwrap();
+    let silent: Vec<_> = all.iter().zip(&answers).filter(|(_, answer)| **answer != ProbeAnswer::Permitted).collect();
+    assert!(silent.is_empty(), "{silent:?}");
+    assert_eq!(messages(), before);
+    let answers = latent_bridge::nats_bus::probe(as_user(&options, &edge), all).unwrap();
+    let (of_needed, of_forbidden) = answers.split_at(needed.len());
+    assert!(
+        of_needed.iter().all(|answer| *answer == ProbeAnswer::Permitted)
+            && of_forbidden.iter().all(|answer| *answer == ProbeAnswer::Refused)
+    );
+}
+
 #[test]
 fn probes_tell_what_a_user_may_from_what_it_may_not() {
     require_broker!();
