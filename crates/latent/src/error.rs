@@ -265,6 +265,12 @@ pub(crate) enum CliError {
         /// Each stream with what is wrong.
         problems: Vec<String>,
     },
+    /// What of a broker is unsafe. It was told one by one.
+    #[error("the broker is not safe")]
+    UnsafeBroker {
+        /// How many findings.
+        count: usize,
+    },
     /// Users of a broker who may do less than they need or more than they should.
     #[error("the permissions on the broker are not as they should be")]
     Permissions {
@@ -366,6 +372,7 @@ impl CliError {
             Self::Broker { source, .. } => source.kind(),
             Self::UnfitStreams { .. } => "unfit-streams",
             Self::Permissions { .. } => "broker-permissions",
+            Self::UnsafeBroker { .. } => "broker-unsafe",
             Self::Invocation { outcome, .. } => outcome,
             Self::Node { .. } => "node",
         }
@@ -406,6 +413,7 @@ impl CliError {
             | Self::Broker { .. }
             | Self::UnfitStreams { .. }
             | Self::Permissions { .. }
+            | Self::UnsafeBroker { .. }
             | Self::Node { .. } => ExitStatus::Failed,
         }
     }
@@ -428,6 +436,7 @@ impl CliError {
             Self::Secret { source, .. } => source.to_string(),
             Self::Broker { source, .. } => source.to_string(),
             Self::UnfitStreams { problems } | Self::Permissions { problems } => problems.join("\n"),
+            Self::UnsafeBroker { count } => format!("{count} of the findings above are unsafe"),
             Self::Interrupted { .. } => "a signal asked it to stop".to_owned(),
             Self::NotBuilt { .. } => "it belongs to a later version".to_owned(),
             Self::Held { holder, .. } => holder.clone(),
@@ -454,6 +463,7 @@ impl CliError {
             Self::Environment { .. } => ENVIRONMENT.to_owned(),
             Self::Broker { source, .. } => source.next_step(),
             Self::UnfitStreams { .. } => "make or change these streams with the broker's own tools, or correct the [[provider]]; then run it again".to_owned(),
+            Self::UnsafeBroker { .. } => "do what stands behind each of them, then check again".to_owned(),
             Self::Permissions { .. } => {
                 "put what `latent broker permissions` prints in the broker's configuration and reload it; store passwords that are not at hand".to_owned()
             }

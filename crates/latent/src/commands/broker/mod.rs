@@ -1,9 +1,10 @@
 //! `latent broker`: the operator's side of a broker, with the operator's own user.
 //!
 //! `place` says where the broker is and who the operator is, `raw` compares streams of raw subjects, `users` says who may do what on which
-//! broker, `block` writes that down for the broker, `verify` asks the broker about it.
+//! broker, `block` writes that down for the broker, `verify` asks the broker about it, `check` says what is unsafe.
 
 mod block;
+mod check;
 mod permissions;
 mod place;
 mod provision;
@@ -13,7 +14,6 @@ mod verify;
 
 use clap::Subcommand;
 
-use crate::cli::LaterArgs;
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -24,9 +24,8 @@ pub(crate) enum BrokerCommand {
     Provision(provision::ProvisionArgs),
     /// Print the broker's `authorization` block with the least rights, or let the broker prove them
     Permissions(permissions::PermissionsArgs),
-    /// Not built in this version: what of a broker is unsafe
-    #[command(hide = true)]
-    Check(LaterArgs),
+    /// Say in plain words what of a broker is unsafe
+    Check(check::CheckArgs),
 }
 
 /// Runs `latent broker …`.
@@ -37,9 +36,6 @@ pub(crate) fn broker(command: &BrokerCommand, output: &mut Output) -> Result<(),
     match command {
         BrokerCommand::Provision(args) => provision::provision(args, output),
         BrokerCommand::Permissions(args) => permissions::permissions(args, output),
-        BrokerCommand::Check(_) => Err(CliError::NotBuilt {
-            what: "latent broker check".to_owned(),
-            instead: "see `latent broker provision`, whose plan notes what of a stream is unsafe, and `latent broker permissions --verify`",
-        }),
+        BrokerCommand::Check(args) => check::check(args, output),
     }
 }

@@ -1,6 +1,6 @@
 //! `latent broker provision`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use latent_bridge::nats_bus::{NatsOptions, Plan, stream_settings};
@@ -44,16 +44,19 @@ pub(crate) struct ProvisionArgs {
 }
 
 /// What is to be on the broker.
-struct Wanted {
-    config: Option<Config>,
-    manifest: Option<BridgeManifest>,
-    options: NatsOptions,
+pub(super) struct Wanted {
+    /// Where there is one.
+    pub(super) config: Option<Config>,
+    /// Its topics, when they are on a broker; or those of the manifest alone.
+    pub(super) manifest: Option<BridgeManifest>,
+    /// How the operator connects.
+    pub(super) options: NatsOptions,
 }
 
 const PLANNING: &str = "planning the streams on the broker";
 
 pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(), CliError> {
-    let Wanted { config, manifest, options } = wanted(args)?;
+    let Wanted { config, manifest, options } = wanted(&args.config, args.manifest.as_deref())?;
     let place = Place::named_in(&options);
     let failed = |doing: &str, error| CliError::Broker { doing: doing.to_owned(), source: Box::new(place.failed(error)) };
     let plan = manifest.as_ref().map(|manifest| NatsBus::plan(options.clone(), manifest));
@@ -88,15 +91,15 @@ pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(),
     Err(CliError::UnfitStreams { problems: unfit.iter().map(told).collect() })
 }
 
-fn wanted(args: &ProvisionArgs) -> Result<Wanted, CliError> {
-    if let Some(file) = &args.manifest {
+pub(super) fn wanted(config: &Path, manifest: Option<&Path>) -> Result<Wanted, CliError> {
+    if let Some(file) = manifest {
         // The environment first: without it no file is worth a look.
         let options = place::options(None, file)?;
-        let manifest =
-            read_manifest(file, Engine::Nats).map_err(|refusal| CliError::Manifest { file: file.clone(), reason: refusal.to_string() })?;
+        let manifest = read_manifest(file, Engine::Nats)
+            .map_err(|refusal| CliError::Manifest { file: file.to_owned(), reason: refusal.to_string() })?;
         return Ok(Wanted { config: None, manifest: Some(manifest), options });
     }
-    let config = config::load(&args.config, NamedFiles::NotNeeded)?.config;
+    let config = config::load(config, NamedFiles::NotNeeded)?.config;
     if config.engine.broker().is_none() && config.providers.is_empty() {
         place::site(&config)?;
     }
@@ -105,7 +108,8 @@ fn wanted(args: &ProvisionArgs) -> Result<Wanted, CliError> {
     Ok(Wanted { config: Some(config), manifest, options })
 }
 
-fn raw_streams(config: &Config, options: &NatsOptions, place: &Place) -> Result<(Vec<Compared>, Vec<String>), CliError> {
+/// The streams of raw subjects there, compared, and the providers elsewhere.
+pub(super) fn raw_streams(config: &Config, options: &NatsOptions, place: &Place) -> Result<(Vec<Compared>, Vec<String>), CliError> {
     let site = config.engine.broker().map(Site::of_engine);
     let site = site.or_else(|| config.providers.first().map(|provider| Site::of_provider(&provider.nats)));
     let Some(site) = site else { return Ok(Default::default()) };

@@ -27,7 +27,8 @@ pub(super) struct Compared {
     expected: Expected,
     /// Each keeps publications from being what the configuration says.
     pub(super) problems: Vec<String>,
-    notes: Vec<String>,
+    /// Worth knowing.
+    pub(super) notes: Vec<String>,
 }
 
 /// Bytes that a publication may have beside its payload.
