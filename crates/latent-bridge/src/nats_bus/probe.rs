@@ -186,6 +186,8 @@ struct Prober {
     replies: Subscriber,
     errors: UnboundedReceiver<String>,
     asked: u64,
+    /// How long to wait for an answer: hardly at all once the broker has said that none may come.
+    wait: Duration,
 }
 
 impl Prober {
@@ -193,7 +195,7 @@ impl Prober {
         let inbox = client.new_inbox();
         let replies = client.subscribe(format!("{inbox}.*")).await;
         let replies = replies.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
-        Ok(Self { client, inbox, replies, errors, asked: 0 })
+        Ok(Self { client, inbox, replies, errors, asked: 0, wait: ANSWER_WAIT })
     }
 
     async fn ask_all(mut self, probes: Vec<Probe>) -> Result<Vec<ProbeAnswer>, BusError> {
@@ -211,6 +213,13 @@ impl Prober {
         Ok(answers)
     }
 
+    /// Whether an error is about the inbox of this connection; then refusals are all that is ever heard.
+    fn hear_of_inbox(&mut self, words: &str) {
+        if refused("subscription", words).and_then(|subject| subject.strip_suffix(".*")) == Some(&self.inbox) {
+            self.wait = ERROR_DELAY;
+        }
+    }
+
     async fn publish(&mut self, subject: &str) -> Result<ProbeAnswer, BusError> {
         self.asked += 1;
         let reply = format!("{}.{}", self.inbox, self.asked);
@@ -221,7 +230,7 @@ impl Prober {
             .publish_with_reply_and_headers(subject.to_owned(), reply.clone(), headers, Bytes::from_static(body_of(subject)))
             .await;
         sent.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
-        let deadline = Instant::now() + ANSWER_WAIT;
+        let deadline = Instant::now() + self.wait;
         loop {
             let heard = timeout_at(deadline, async {
                 tokio::select! {
@@ -233,6 +242,7 @@ impl Prober {
                 Err(_) | Ok(Ok(None) | Err(None)) => return Ok(ProbeAnswer::Nothing),
                 Ok(Ok(Some(to))) if to == reply => return Ok(ProbeAnswer::Permitted),
                 Ok(Err(Some(words))) if refused("publish", &words) == Some(subject) => return Ok(ProbeAnswer::Refused),
+                Ok(Err(Some(words))) => self.hear_of_inbox(&words),
                 // Of an earlier one.
                 Ok(_) => {}
             }
@@ -248,7 +258,7 @@ impl Prober {
         let (fence, reply) = (format!("{NOTHING}.fence.{}", self.asked), format!("{}.{}", self.inbox, self.asked));
         let sent = self.client.publish_with_reply(fence.clone(), reply.clone(), Bytes::from_static(BODY)).await;
         sent.map_err(|error| not_sent(error.to_string()))?;
-        let deadline = Instant::now() + ANSWER_WAIT;
+        let deadline = Instant::now() + self.wait;
         loop {
             let heard = timeout_at(deadline, async {
                 tokio::select! {
@@ -264,6 +274,7 @@ impl Prober {
                 // The broker told errors in their order: this one comes after that of the subscription.
                 Ok(Err(Some(words))) if refused("publish", &words) == Some(&fence) => return Ok(ProbeAnswer::Permitted),
                 Ok(Ok(Some(to))) if to == reply || to == fence => return Ok(self.late(subject).await),
+                Ok(Err(Some(words))) => self.hear_of_inbox(&words),
                 Ok(_) => {}
             }
         }

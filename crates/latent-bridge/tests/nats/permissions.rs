@@ -309,7 +309,9 @@ fn probes_tell_what_a_user_may_from_what_it_may_not() {
     odd.publish.retain(|subject| subject != "t.p1");
     odd.publish.push("$JS.API.STREAM.PURGE.*".to_owned());
     odd.subscribe.push("t.>".to_owned());
-    let users = [exact.clone(), odd.clone(), BrokerUser::unlimited(USER, PASSWORD)];
+    let mut deaf = user("deaf", &permissions);
+    deaf.subscribe.clear();
+    let users = [exact.clone(), odd.clone(), deaf.clone(), BrokerUser::unlimited(USER, PASSWORD)];
     let broker = Broker::start(BrokerSpec::with_users(users).disk(DISK_BYTES_MAX));
     drop(NatsBus::provision_with(options(&broker), &manifest).unwrap());
     let streams = [ProbedStream { name: "av_t".to_owned(), subjects: vec!["t.p0".to_owned(), "t.p1".to_owned()] }];
@@ -328,7 +330,12 @@ fn probes_tell_what_a_user_may_from_what_it_may_not() {
     surplus.sort_by_key(|probe| format!("{probe:?}"));
     let expected = [publish("$JS.API.STREAM.PURGE.av_t"), subscribe("t.*"), subscribe("t.p0"), subscribe("t.p1")];
     assert_eq!(surplus, expected);
-    // Without its inbox a user hears nothing, and that is no refusal.
+    // Without its inbox a user hears nothing but refusals; what it may do is then not known.
+    let answers = latent_bridge::nats_bus::probe(as_user(&options(&broker), &deaf), needed.clone()).unwrap();
+    let (inbox, others) = answers.split_last().unwrap();
+    assert!(*inbox == ProbeAnswer::Refused && others.iter().all(|answer| *answer == ProbeAnswer::Nothing), "{answers:?}");
+    let answers = latent_bridge::nats_bus::probe(as_user(&options(&broker), &deaf), forbidden).unwrap();
+    assert!(answers.iter().all(|answer| *answer == ProbeAnswer::Refused), "{answers:?}");
     let refused = latent_bridge::nats_bus::probe(as_user(&options(&broker), &BrokerUser { password: "other".to_owned(), ..exact }), needed);
     assert!(refused.unwrap_err().to_string().contains("refuses user"));
 }
