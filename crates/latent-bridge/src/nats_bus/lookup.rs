@@ -166,6 +166,10 @@ impl Lookup<'_> {
                 walk.is_fresh = false;
                 match walk.pass.pulled(pulled.messages.len(), consumer.pending()) {
                     Next::Pull => {}
+                    Next::Replace => {
+                        *consumer = self.start(consumer.next()).await?.0;
+                        walk.is_fresh = true;
+                    }
                     Next::Attested => walk.prove = true,
                     Next::Stalled => {
                         let (topic, pending) = (&self.topic.name, consumer.pending());

@@ -228,6 +228,10 @@ async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Page,
                     if next == Next::Stalled {
                         return Err(stalled(topic, range.partition, consumer.pending()));
                     }
+                    if next == Next::Replace {
+                        let next = consumer.next();
+                        (consumer, epoch) = fresh(shared, topic, range.partition, next, false).await?;
+                    }
                     continue;
                 }
             }

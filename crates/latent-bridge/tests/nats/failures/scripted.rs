@@ -49,7 +49,6 @@ struct Kept {
     /// The next sequence.
     next: u64,
     deliveries: u64,
-    empty_left: usize,
 }
 
 /// See the module. Dropping it ends its thread.
@@ -69,7 +68,14 @@ impl ScriptedJetStream {
         let info = genuine_info(script.uids.len());
         let leaderless = Arc::new(AtomicBool::new(false));
         let (of_script, is_leaderless) = (Arc::clone(&asked), Arc::clone(&leaderless));
-        let played = Arc::new(Played { info, script, asked: of_script, leaderless: is_leaderless, consumers: Mutex::default() });
+        let played = Arc::new(Played {
+            info,
+            script,
+            asked: of_script,
+            leaderless: is_leaderless,
+            consumers: Mutex::default(),
+            empty_pulls: AtomicUsize::new(0),
+        });
         let serve = async move {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             ready.send(listener.local_addr().unwrap()).unwrap();
@@ -209,6 +215,8 @@ struct Played {
     asked: Arc<Asked>,
     leaderless: Arc<AtomicBool>,
     consumers: Mutex<Vec<Kept>>,
+    /// Since the last page.
+    empty_pulls: AtomicUsize,
 }
 
 impl Played {
@@ -241,7 +249,7 @@ impl Played {
     fn create(&self, name: &str, body: &Value) -> Value {
         let created = self.asked.created.fetch_add(1, Ordering::SeqCst);
         let next = body["config"]["opt_start_seq"].as_u64().unwrap();
-        self.consumers().push(Kept { name: name.to_owned(), next, deliveries: 0, empty_left: self.script.empty_pulls });
+        self.consumers().push(Kept { name: name.to_owned(), next, deliveries: 0 });
         let mut pending = self.pending(next);
         if pending == 0 && created < self.script.false_pending {
             pending = 1;
@@ -276,11 +284,12 @@ impl Played {
         if self.script.is_mute || self.pending(consumer.next) == 0 {
             return None;
         }
-        if consumer.empty_left > 0 {
-            consumer.empty_left -= 1;
+        // Of all consumers together: who makes another one does not begin anew.
+        let empty_so_far = self.empty_pulls.fetch_add(1, Ordering::SeqCst);
+        if empty_so_far < self.script.empty_pulls {
             return None;
         }
-        consumer.empty_left = self.script.empty_pulls;
+        self.empty_pulls.store(0, Ordering::SeqCst);
         let count = body["batch"].as_u64().unwrap().min(self.script.page as u64).min(self.pending(consumer.next));
         let page = (0..count).map(|n| (consumer.next + n, consumer.deliveries + 1 + n)).collect();
         consumer.next += count;
