@@ -229,8 +229,7 @@ async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Page,
                         return Err(stalled(topic, range.partition, consumer.pending()));
                     }
                     if next == Next::Replace {
-                        let next = consumer.next();
-                        (consumer, epoch) = fresh(shared, topic, range.partition, next, false).await?;
+                        epoch = renew(shared, topic, range.partition, &mut consumer).await?;
                     }
                     continue;
                 }
@@ -247,9 +246,15 @@ async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Page,
             let operation = format!("reading topic {:?}: the broker removed {lost} consumers meanwhile", topic.name);
             return Err(BusError::Timeout { operation });
         }
-        let next = consumer.next();
-        (consumer, epoch) = fresh(shared, topic, range.partition, next, false).await?;
+        epoch = renew(shared, topic, range.partition, &mut consumer).await?;
     }
+}
+
+/// Another consumer at the place that was reached. Gives the epoch of its history.
+async fn renew(shared: &Shared, topic: &Topic, partition: Partition, consumer: &mut Consumer) -> Result<u64, BusError> {
+    let (another, epoch) = fresh(shared, topic, partition, consumer.next(), false).await?;
+    *consumer = another;
+    Ok(epoch)
 }
 
 fn take_kept(shared: &Shared, topic: &Topic, range: Range) -> Option<(Consumer, u64)> {
