@@ -1,14 +1,16 @@
 //! Requests to the broker's JetStream API and its typed refusals (NATS ADR-2, ADR-31 for direct get). One request, one reply, one limit
 //! of time; nothing is repeated here. Knows subjects and JSON forms, decides nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
-use async_nats::{Client, HeaderMap, Message, Request};
+use async_nats::{Client, Event, HeaderMap, Message, Request, ServerError};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::broadcast;
 
 use crate::{BusError, limits};
 
@@ -18,8 +20,11 @@ pub(super) enum ApiFault {
     /// The broker refused it.
     #[error("the broker says: {description} (code {code}, err_code {err_code})")]
     Refused { code: u16, err_code: u16, description: String },
-    /// No answer in time. A user that may not ask gets none either.
-    #[error("the broker gave no answer to {subject} in time; its user may lack the permission for it")]
+    /// The user may not ask this.
+    #[error("the broker's user may not publish to {subject}; give it that permission (`latent broker permissions` prints what it needs)")]
+    NotPermitted { subject: String },
+    /// No answer in time.
+    #[error("the broker gave no answer to {subject} in time")]
     NoAnswer { subject: String },
     /// Nothing listens there: JetStream is off, or the stream is not there.
     #[error("nothing answers on {subject}: JetStream is off for this account, or the stream is not there")]
@@ -50,6 +55,8 @@ impl From<ApiFault> for BusError {
     }
 }
 
+/// Refusals that who waits may be behind with.
+const REFUSALS_KEPT: usize = 256;
 /// `err_code` of a stream that is not there.
 pub(super) const STREAM_NOT_FOUND: u16 = 10_059;
 
@@ -57,6 +64,47 @@ pub(super) const STREAM_NOT_FOUND: u16 = 10_059;
 #[derive(Debug, Clone)]
 pub(super) struct Api {
     pub(super) client: Client,
+    refusals: Refusals,
+}
+
+/// Subjects that the broker has refused, for who waits for an answer there: it tells so by an error of the connection and sends no answer.
+#[derive(Debug, Clone)]
+pub(super) struct Refusals(broadcast::Sender<Arc<str>>);
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self(broadcast::channel(REFUSALS_KEPT).0)
+    }
+}
+
+impl Refusals {
+    /// Takes an event of the connection; the subject, if it is a refusal to publish there.
+    pub(super) fn hear<'e>(&self, event: &'e Event) -> Option<&'e str> {
+        let Event::ServerError(ServerError::Other(words)) = event else { return None };
+        let subject = refused_subject(words)?;
+        // Nobody may be waiting.
+        let _ = self.0.send(subject.into());
+        Some(subject)
+    }
+}
+
+/// The subject of `Permissions Violation for Publish to "subject"`.
+fn refused_subject(words: &str) -> Option<&str> {
+    const REFUSAL: &str = "permissions violation for publish to \"";
+    let at = words.to_ascii_lowercase().find(REFUSAL)?;
+    let subject = words.get(at + REFUSAL.len()..)?;
+    subject.split_once('"').map(|(subject, _)| subject)
+}
+
+/// Comes back when `subject` is refused. Who was not told of all of them waits for its own time.
+async fn refused(mut refusals: broadcast::Receiver<Arc<str>>, subject: &str) {
+    loop {
+        match refusals.recv().await {
+            Ok(refused) if &*refused == subject => return,
+            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -75,6 +123,11 @@ struct Refusal {
 }
 
 impl Api {
+    /// Of a connection whose events `refusals` hears.
+    pub(super) const fn new(client: Client, refusals: Refusals) -> Self {
+        Self { client, refusals }
+    }
+
     /// A token that no other object on the broker has in its name: that of an inbox, which a client never gives twice.
     pub(super) fn fresh_token(&self) -> String {
         let inbox = self.client.new_inbox();
@@ -109,10 +162,29 @@ impl Api {
         if let Some(headers) = headers {
             request = request.headers(headers);
         }
-        self.client.send_request(subject.to_owned(), request).await.map_err(|error| match error.kind() {
+        let refusals = self.refusals.0.subscribe();
+        let answer = tokio::select! {
+            answer = self.client.send_request(subject.to_owned(), request) => answer,
+            () = refused(refusals, subject) => return Err(ApiFault::NotPermitted { subject: subject.to_owned() }),
+        };
+        answer.map_err(|error| match error.kind() {
             RequestErrorKind::NoResponders => ApiFault::NoResponders { subject: subject.to_owned() },
             RequestErrorKind::TimedOut => ApiFault::NoAnswer { subject: subject.to_owned() },
             _ => ApiFault::Unreadable { subject: subject.to_owned(), problem: error.to_string() },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refused_subject;
+
+    #[test]
+    fn the_subject_of_a_refused_permission_is_read_from_its_words() {
+        assert_eq!(refused_subject("Permissions Violation for Publish to \"t.p0\""), Some("t.p0"));
+        assert_eq!(refused_subject("'permissions violation for publish to \"t.p0\"'"), Some("t.p0"));
+        for other in ["Permissions Violation for Subscription to \"t.p0\"", "Permissions Violation for Publish to \"t.p0", "x", ""] {
+            assert_eq!(refused_subject(other), None, "{other}");
+        }
     }
 }

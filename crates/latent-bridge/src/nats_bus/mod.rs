@@ -47,7 +47,7 @@ use crate::{
     AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, TopicSchema,
     TopicStatistics, limits,
 };
-use api::Api;
+use api::{Api, Refusals};
 use provision::of_fault;
 use reading::Range;
 use record::Which;
@@ -190,9 +190,14 @@ where
     F: Future<Output = Result<Vec<TopicStream>, BusError>>,
 {
     let air = Arc::new(Air::new());
-    let heard = Arc::clone(&air);
-    let client = connect::connect(&options, move |event| publishing::hear(&heard, &event)).await?;
-    let api = Api { client };
+    let (refusals, heard) = (Refusals::default(), Arc::clone(&air));
+    let hearing = refusals.clone();
+    let hear = move |event| {
+        if let Some(subject) = hearing.hear(&event) {
+            publishing::refuse(&heard, subject);
+        }
+    };
+    let api = Api::new(connect::connect(&options, hear).await?, refusals);
     let mut found = streams(api.clone(), manifest).await?;
     found.sort_by(|a, b| a.name.cmp(&b.name));
     let partitions: u64 = found.iter().map(|topic| u64::from(topic.partitions)).sum();

@@ -313,7 +313,7 @@ pub fn stream_settings(
     let each = Duration::from_millis(limits::CONNECTOR_OPERATION_MILLIS.default);
     let time = each.saturating_mul(u32::try_from(names.len()).unwrap_or(u32::MAX).saturating_add(1));
     let settings = executor.submit_within(time, async move {
-        let api = super::Api { client: connect(&options, |_| ()).await? };
+        let api = super::provision::connected(&options).await?;
         let mut settings = Vec::with_capacity(names.len());
         for name in names {
             settings.push(super::streams::settings(&api, &name).await?);

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::Event;
+
 use super::NatsBus;
-use super::api::Api;
+use super::api::{Api, Refusals};
 use super::connect::connect;
 use super::executor::{ConnectorExecutor, ConnectorFault};
 use super::options::NatsOptions;
@@ -22,11 +24,19 @@ impl NatsBus {
         let (manifest, limit) = (manifest.clone(), time_of(manifest));
         let executor = ConnectorExecutor::new("latent-nats-bus")?;
         let planned = executor.submit_within(limit, async move {
-            let api = Api { client: connect(&options, |_| ()).await? };
+            let api = connected(&options).await?;
             streams::plan(&api, &manifest).await
         });
         planned.wait().map_err(|fault| of_fault(fault, "reading the broker's streams"))?
     }
+}
+
+/// The API on a connection of its own.
+pub(super) async fn connected(options: &NatsOptions) -> Result<Api, BusError> {
+    let refusals = Refusals::default();
+    let hearing = refusals.clone();
+    let hear = move |event: Event| _ = hearing.hear(&event);
+    Ok(Api::new(connect(options, hear).await?, refusals))
 }
 
 /// What a connector's fault is where nothing was handed over.

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_nats::client::PublishErrorKind;
-use async_nats::{Event, Message, ServerError, Subscriber};
+use async_nats::{Message, Subscriber};
 use futures_util::StreamExt as _;
 use latent_core::{NewRecord, Offset, Partition, Ticket, Uid, UncertainCause, partition_for};
 
@@ -235,36 +235,13 @@ fn end_refused(refused: Vec<Cargo>) {
     }
 }
 
-/// What the connection tells beside answers: the broker says by an error of the connection alone that a subject is not permitted.
-pub(super) fn hear(air: &Air, event: &Event) {
-    let Event::ServerError(ServerError::Other(words)) = event else { return };
-    let Some(number) = refused_subject(words).and_then(|subject| air.number(subject)) else { return };
+/// The broker refused a publication to this subject.
+pub(super) fn refuse(air: &Air, subject: &str) {
+    let Some(number) = air.number(subject) else { return };
     let refused = {
         let mut flights = air.flights();
         flights.refuse(number);
         flights.refused()
     };
     end_refused(refused);
-}
-
-/// The subject of `Permissions Violation for Publish to "subject"`.
-fn refused_subject(words: &str) -> Option<&str> {
-    let lower = words.to_ascii_lowercase();
-    let at = lower.find("permissions violation for publish to \"")?;
-    let subject = words.get(at + "permissions violation for publish to \"".len()..)?;
-    subject.split_once('"').map(|(subject, _)| subject)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::refused_subject;
-
-    #[test]
-    fn the_subject_of_a_refused_permission_is_read_from_its_words() {
-        assert_eq!(refused_subject("Permissions Violation for Publish to \"t.p0\""), Some("t.p0"));
-        assert_eq!(refused_subject("'permissions violation for publish to \"t.p0\"'"), Some("t.p0"));
-        for other in ["Permissions Violation for Subscription to \"t.p0\"", "Permissions Violation for Publish to \"t.p0", "x", ""] {
-            assert_eq!(refused_subject(other), None, "{other}");
-        }
-    }
 }
