@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     let plain = BrokerAccount { name: "CONTRACT".to_owned(), users: vec![BrokerUser::unlimited(USER, PASSWORD)] };
     let accounts = (0..ACCOUNTS).map(account).chain([plain]).collect();
     let spec = BrokerSpec { server_name: SERVER_NAME.to_owned(), accounts, ..BrokerSpec::default() }.disk(DISK_BYTES_MAX);
-    let started = if is_cluster { Started::Three(Cluster::start(&spec)) } else { Started::One(Broker::start(spec)) };
+    let started = if is_cluster { Started::Three(Cluster::start(&spec)) } else { Started::One(Box::new(Broker::start(spec))) };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let ca_file = folder.path().join("ca.pem");
     std::fs::write(&ca_file, started.ca().root_pem()).expect("a file for the root");
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 }
 
 enum Started {
-    One(Broker),
+    One(Box<Broker>),
     Three(Cluster),
 }
 
