@@ -1,6 +1,7 @@
 //! Opening the broker behind topics: for a node and its commands as the configuration says, with the credential from the secret store;
 //! for commands without a node as the environment says. The two never mix.
 
+use std::env::VarError;
 use std::path::Path;
 
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, NatsRoots};
@@ -133,16 +134,22 @@ fn options_of(config: &Config, broker: &BrokerConfig) -> Result<NatsOptions, Bro
 /// [`CliError::Environment`] naming the variable and what to set it to.
 pub(crate) fn options_from_environment(manifest: &Path) -> Result<NatsOptions, CliError> {
     let wrong = |reason: String| CliError::Environment { reason };
-    let url = match std::env::var(URL) {
-        Ok(url) if !url.is_empty() => url,
-        Err(std::env::VarError::NotUnicode(_)) => return Err(wrong(format!("{URL} is not UTF-8"))),
-        Ok(_) | Err(std::env::VarError::NotPresent) => return Err(wrong(format!("{URL} is not set"))),
-    };
+    let url = url_of(std::env::var(URL)).map_err(wrong)?;
     let options = NatsOptions::from_environment(&url).map_err(|error| match error {
         BusError::Config { problem } => wrong(problem),
         error => wrong(error.to_string()),
     })?;
     Ok(with_manifest(NatsOptions { connection_name: "latent-bus".to_owned(), ..options }, manifest))
+}
+
+/// The broker's address, or why there is none (D-19).
+fn url_of(variable: Result<String, VarError>) -> Result<String, String> {
+    match variable {
+        Ok(url) if url.is_empty() => Err(format!("{URL} is set and empty")),
+        Ok(url) => Ok(url),
+        Err(VarError::NotUnicode(_)) => Err(format!("{URL} is not UTF-8")),
+        Err(VarError::NotPresent) => Err(format!("{URL} is not set")),
+    }
 }
 
 /// Opens a bus with these options; the error names where it was sought.
@@ -183,5 +190,23 @@ pub(crate) fn with_manifest(options: NatsOptions, manifest: &Path) -> NatsOption
     match manifest.parent() {
         Some(folder) => options.with_manifest_folder(folder),
         None => options,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env::VarError;
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::url_of;
+
+    #[test]
+    fn an_address_that_is_empty_or_no_text_is_told_as_that_and_never_as_unset() {
+        assert_eq!(url_of(Ok("tls://a:4222".to_owned())).as_deref(), Ok("tls://a:4222"));
+        assert_eq!(url_of(Ok(String::new())), Err("AV_NATS_URL is set and empty".to_owned()));
+        assert_eq!(url_of(Err(VarError::NotPresent)), Err("AV_NATS_URL is not set".to_owned()));
+        let no_text = OsString::from_vec(vec![0xff]);
+        assert_eq!(url_of(Err(VarError::NotUnicode(no_text))), Err("AV_NATS_URL is not UTF-8".to_owned()));
     }
 }
