@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use latent_bridge::TopicSpec;
+use latent_bridge::nats_bus::{stream_name, subject};
 use latent_core::{LogicalTopic, TenantId, TopicName, settle_margin};
+use latent_nats::{Mapped, NatsConfig};
 
 use super::draft::{Draft, ProviderDraft, TopicDraft, TriggerDraft};
 use super::problem::{Caution, Fault};
@@ -172,6 +175,9 @@ fn check_providers(report: &mut Report<'_>, draft: &Draft) {
         if !draft.secrets_stand {
             report.push(provider.at, Fault::NoSecrets { who: format!("provider {name:?}") });
         }
+        for problem in mappings_into_topics(draft, nats) {
+            report.push(provider.at, Fault::Provider { what: format!("provider {name:?}"), problem });
+        }
         let given: Vec<_> = provider.credentials.iter().filter_map(|credential| credential.tenant.as_ref()).collect();
         for tenant in nats.tenants().iter().filter(|tenant| given.iter().all(|given| given.value != **tenant)) {
             report.push(provider.at, Fault::NoCredential { provider: name.clone(), tenant: tenant.to_string() });
@@ -180,6 +186,22 @@ fn check_providers(report: &mut Report<'_>, draft: &Draft) {
             report.push(unused.at, Fault::UnusedCredential { provider: name.clone(), tenant: unused.value.to_string() });
         }
     }
+}
+
+/// Mappings that would put what is no event into a topic of the bridge on the broker: raw messages in its stream, or on its subjects.
+fn mappings_into_topics(draft: &Draft, nats: &NatsConfig) -> Vec<String> {
+    let Some(engine) = draft.engine.as_ref().filter(|_| draft.is_on_nats) else { return Vec::new() };
+    let in_stream = |spec: &TopicSpec, stream: &str| stream == stream_name(&spec.name);
+    let on_subject = |spec: &TopicSpec, published: &str| (0..spec.partitions).any(|partition| published == subject(&spec.name, partition));
+    let problem = |mapped: Mapped<'_>| {
+        let (stream, published) = (mapped.stream.as_str(), mapped.subject.as_str());
+        let spec = engine.manifest.topics.iter().find(|spec| in_stream(spec, stream) || on_subject(spec, published))?;
+        let (topic, of) = (mapped.topic, &spec.name);
+        Some(format!(
+            "topic {topic:?} is mapped to subject {published} of stream {stream}, where the topic {of:?} of the manifest lies: a raw message there is no event and cannot be read; map it to a stream of its own"
+        ))
+    };
+    nats.mapped().filter_map(problem).collect()
 }
 
 /// Whether a provider maps a granted topic for the service's tenant. A topic has one provider (25-joins): whatever else could serve it

@@ -166,3 +166,34 @@ fn several_mistakes_are_told_at_once_whatever_the_manifest_is_like() {
     let kinds: Vec<_> = seen(&text).0.into_iter().map(|placed| placed.split_once(' ').unwrap().1.to_owned()).collect();
     assert_eq!(kinds, ["config-missing-key", "config-manifest", "config-trigger-on-nats"]);
 }
+
+#[test]
+fn a_provider_may_not_put_raw_messages_into_a_topic_of_the_bridge() {
+    let with_mapping = |subject: &str, stream: &str| {
+        let provider = format!(
+            r#"
+[[provider]]
+id = "shop"
+profile = "nats-jetstream-publish-v1"
+address = "192.0.2.10:4222"
+allow_non_public_peer = "192.0.2.10:4222"
+server_name = "nats.example.net"
+roots = ["ca.der"]
+idempotency_namespace = "edge"
+payload_ceiling_bytes = 65536
+operation_timeout_millis = 5000
+duplicate_window_millis = 120000
+mappings = [{{ tenant = "acme", topic = "orders", subject = "{subject}", stream = "{stream}" }}]
+credentials = [{{ tenant = "acme", user = "acme", secret = "acme-nats" }}]
+"#
+        );
+        seen(&format!("{ON_NATS}{provider}"))
+    };
+    assert_eq!(with_mapping("orders.new", "ORDERS"), (Vec::new(), String::new()));
+    for (subject, stream) in [("github.events.p3", "ORDERS"), ("orders.new", "av_github_events")] {
+        let (placed, told) = with_mapping(subject, stream);
+        assert_eq!(placed, ["23 config-provider"], "{told}");
+        assert!(told.contains("github.events") && told.contains("stream of its own"), "{told}");
+    }
+    assert_eq!(with_mapping("github.events.p4", "ORDERS").0, Vec::<String>::new(), "the topic has four partitions");
+}
