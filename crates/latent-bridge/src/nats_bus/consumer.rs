@@ -16,6 +16,11 @@ use tokio::time::{Instant, timeout_at};
 use super::api::{Api, ApiFault};
 use crate::{BusError, limits};
 
+/// How long the first message of a pull may take: less than an operation has, so that its error can say what it was.
+const FIRST_MESSAGE_WAIT: Duration = Duration::from_millis(9_000);
+/// How long a pull that has something waits for the rest, so that a slow link gets on page by page.
+const FURTHER_MESSAGES_WAIT: Duration = Duration::from_millis(4_000);
+
 /// Which messages, from where on.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
@@ -41,7 +46,9 @@ pub(super) enum PullEnd {
     Full,
     /// The broker says that there is nothing more at the moment, or the time was up.
     Short,
-    /// The consumer is not there any more.
+    /// The next message has more bytes than were asked for.
+    TooLarge,
+    /// The consumer is not there any more, or of no use.
     Gone,
 }
 
@@ -146,29 +153,45 @@ impl Consumer {
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.stream, self.name);
         let sent = self.api.client.publish_with_reply(subject, reply.clone(), Bytes::from(request.to_string())).await;
         sent.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
-        let deadline = Instant::now() + Duration::from_millis(limits::CONNECTOR_OPERATION_MILLIS.default);
+        let began = Instant::now();
         let mut messages = Vec::new();
         loop {
             if messages.len() as u64 == count {
                 return Ok(Pulled { messages, end: PullEnd::Full });
             }
-            let next = timeout_at(deadline, self.replies.next()).await.map_err(|_| self.timed_out())?;
-            let Some(message) = next else { return Err(BusError::Backend(format!("the subscription of {} ended", self.name))) };
-            match message.status.map(|status| status.as_u16()) {
-                // Of an earlier pull, whose frames may come late.
-                Some(_) if message.subject.as_str() != reply => {}
-                Some(status) => return self.ended(status, message.description.as_deref().unwrap_or_default(), messages),
-                None => messages.push(self.take(message)?),
-            }
+            let patience = if messages.is_empty() { FIRST_MESSAGE_WAIT } else { FURTHER_MESSAGES_WAIT };
+            let trouble = match timeout_at(began + patience, self.replies.next()).await {
+                // What has come is a page; what comes later is of the next one, in the same order.
+                Err(_) if !messages.is_empty() => return Ok(Pulled { messages, end: PullEnd::Short }),
+                Err(_) => self.timed_out(),
+                Ok(None) => BusError::Backend(format!("the subscription of {} ended", self.name)),
+                Ok(Some(message)) => match message.status.map(|status| status.as_u16()) {
+                    // Of an earlier pull, whose frames may come late.
+                    Some(_) if message.subject.as_str() != reply => continue,
+                    Some(status) => match self.ended(status, message.description.as_deref().unwrap_or_default()) {
+                        Ok(end) => return Ok(Pulled { messages, end }),
+                        Err(trouble) => trouble,
+                    },
+                    None => match self.take(message) {
+                        Ok(delivered) => {
+                            messages.push(delivered);
+                            continue;
+                        }
+                        Err(trouble) => trouble,
+                    },
+                },
+            };
+            // The place that was reached lies behind what was taken, so that is never thrown away.
+            return if messages.is_empty() { Err(trouble) } else { Ok(Pulled { messages, end: PullEnd::Gone }) };
         }
     }
 
-    fn ended(&self, status: u16, words: &str, messages: Vec<Delivered>) -> Result<Pulled, BusError> {
-        let full = |end| Ok(Pulled { messages, end });
+    fn ended(&self, status: u16, words: &str) -> Result<PullEnd, BusError> {
+        let full = Ok;
         match (status, words) {
             (404 | 408, _) => full(PullEnd::Short),
             (409, words) if words.starts_with("Batch Completed") => full(PullEnd::Full),
-            (409, words) if words.starts_with("Message Size Exceeds MaxBytes") => full(PullEnd::Full),
+            (409, words) if words.starts_with("Message Size Exceeds MaxBytes") => full(PullEnd::TooLarge),
             (409, words)
                 if words.starts_with("Consumer Deleted")
                     || words.starts_with("Server Shutdown")

@@ -67,6 +67,11 @@ impl ConnectorExecutor {
         &self.handle
     }
 
+    /// Whether this is the connector's own thread, which must not wait for it.
+    pub fn is_own_thread(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id())
+    }
+
     /// Runs `operation` on the connector's thread. It has `connector_operation_millis` (10 s) of its own; operations overlap.
     pub fn submit<T: Send + 'static>(&self, operation: impl Future<Output = T> + Send + 'static) -> Ticket<Result<T, ConnectorFault>> {
         self.submit_within(Duration::from_millis(limits::CONNECTOR_OPERATION_MILLIS.default), operation)

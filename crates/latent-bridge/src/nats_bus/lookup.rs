@@ -12,7 +12,7 @@ use latent_core::{Partition, Uid, partition_for};
 use super::body;
 use super::consumer::{Consumer, Delivered, PullEnd};
 use super::pass::{Next, Pass};
-use super::reading::{fresh, leader_has_more};
+use super::reading::{check_epoch, fresh, leader_has_more};
 use super::record::{Single, Which};
 use super::shared::{Indexed, Shared, Topic};
 use super::uid_index::UidHash;
@@ -30,7 +30,8 @@ pub(super) async fn find(shared: Arc<Shared>, topic: usize, key: String, uid: Ui
     // First the partition's turn, then a place among the reads: lookups that wait for each other keep no other read waiting.
     let mut indexed = index.lock().await;
     let _permit = shared.reads.acquire().await.map_err(|_| BusError::NotSent { reason: "the bus is closed".to_owned() })?;
-    let found = Lookup { shared: &shared, topic, partition, uid: &uid }.run(&mut indexed).await?;
+    let epoch = topic.history().epoch();
+    let found = Lookup { shared: &shared, topic, partition, uid: &uid, epoch }.run(&mut indexed).await?;
     Ok(found.map(|offset| PublishAck {
         topic: topic.name.clone(),
         partition: partition.0,
@@ -46,14 +47,14 @@ struct Lookup<'l> {
     topic: &'l Topic,
     partition: Partition,
     uid: &'l Uid,
+    epoch: u64,
 }
 
 impl Lookup<'_> {
     async fn run(self, indexed: &mut Indexed) -> Result<Option<u64>, BusError> {
-        let epoch = self.topic.history().epoch();
-        if indexed.epoch != epoch {
+        if indexed.epoch != self.epoch {
             indexed.uids.clear();
-            indexed.epoch = epoch;
+            indexed.epoch = self.epoch;
         }
         let hash = indexed.uids.hash(self.uid);
         if indexed.uids.floor() > 1 {
@@ -90,16 +91,12 @@ impl Lookup<'_> {
 
     /// Reads what came since the last lookup.
     async fn scan(self, indexed: &mut Indexed) -> Result<Option<u64>, BusError> {
-        let (mut consumer, epoch) = self.start(indexed.uids.scanned() + 1).await?;
-        if epoch != indexed.epoch {
-            return Err(BusError::Backend(format!("the history of topic {:?} changed during a lookup; look it up again", self.topic.name)));
-        }
+        let mut consumer = self.start(indexed.uids.scanned() + 1).await?;
         self.check_witness(indexed).await?;
         let mut walk = Walk::default();
         loop {
             if walk.is_fresh && consumer.pending() == 0 && self.is_over(&mut consumer).await? {
                 indexed.uids.note_scanned(consumer.next() - 1);
-                consumer.delete().await;
                 return Ok(None);
             }
             let page = self.page(&mut consumer, &mut walk).await?;
@@ -107,14 +104,12 @@ impl Lookup<'_> {
                 let uid = self.uid_of(delivered).await?;
                 indexed.uids.note(delivered.sequence, uid.as_ref());
                 if uid.as_ref() == Some(self.uid) {
-                    consumer.delete().await;
                     return Ok(Some(delivered.sequence));
                 }
             }
             if walk.prove {
                 let next = consumer.next();
-                consumer.delete().await;
-                consumer = self.start(next).await?.0;
+                consumer = self.start(next).await?;
                 (walk.is_fresh, walk.prove) = (true, false);
             }
         }
@@ -122,27 +117,27 @@ impl Lookup<'_> {
 
     /// The lowest place below `floor`, read again because there was no room to remember it.
     async fn below(self, floor: u64) -> Result<Option<u64>, BusError> {
-        let (mut consumer, _) = self.start(1).await?;
+        let mut consumer = self.start(1).await?;
         let mut walk = Walk::default();
         while consumer.next() < floor && consumer.pending() > 0 {
             let page = self.page(&mut consumer, &mut walk).await?;
             for delivered in page.iter().take_while(|delivered| delivered.sequence < floor) {
                 if self.uid_of(delivered).await?.as_ref() == Some(self.uid) {
-                    let sequence = delivered.sequence;
-                    consumer.delete().await;
-                    return Ok(Some(sequence));
+                    return Ok(Some(delivered.sequence));
                 }
             }
             if walk.prove {
                 break;
             }
         }
-        consumer.delete().await;
         Ok(None)
     }
 
-    async fn start(self, from: u64) -> Result<(Consumer, u64), BusError> {
-        fresh(self.shared, self.topic, self.partition, from, true).await
+    /// A consumer of the history that the lookup began in, whoever notices a change meanwhile.
+    async fn start(self, from: u64) -> Result<Consumer, BusError> {
+        let (consumer, now) = fresh(self.shared, self.topic, self.partition, from, true).await?;
+        check_epoch(self.topic, self.epoch, now)?;
+        Ok(consumer)
     }
 
     /// Nothing is pending for a fresh consumer, and the leader has nothing either.
@@ -167,7 +162,7 @@ impl Lookup<'_> {
                 match walk.pass.pulled(pulled.messages.len(), consumer.pending()) {
                     Next::Pull => {}
                     Next::Replace => {
-                        *consumer = self.start(consumer.next()).await?.0;
+                        *consumer = self.start(consumer.next()).await?;
                         walk.is_fresh = true;
                     }
                     Next::Attested => walk.prove = true,
@@ -198,7 +193,7 @@ impl Lookup<'_> {
                 format!("looking a uid up in topic {:?}: the broker removed {} consumers meanwhile", self.topic.name, walk.lost);
             return Err(BusError::Timeout { operation });
         }
-        *consumer = self.start(consumer.next()).await?.0;
+        *consumer = self.start(consumer.next()).await?;
         walk.is_fresh = true;
         Ok(())
     }

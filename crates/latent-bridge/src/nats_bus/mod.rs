@@ -231,6 +231,10 @@ where
 impl Drop for NatsBus {
     fn drop(&mut self) {
         publishing::end_all(&self.shared.air);
+        // From its own thread nobody can wait for it; the runtime ends by itself and the broker finds the consumers idle.
+        if self.executor.is_own_thread() {
+            return;
+        }
         let shared = Arc::clone(&self.shared);
         // Nobody waits for a broker that does not answer: it finds the consumers idle by itself.
         let closed = self.executor.submit_within(CLOSE_WAIT, async move {

@@ -80,9 +80,7 @@ pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<
         Poll::Ready(Err(error)) => BusError::NotSent { reason: error.to_string() },
         Poll::Pending => BusError::Busy { limit: limits::FLIGHTS.name },
     };
-    if let Some(cargo) = shared.air.flights().land(flight) {
-        cargo.completer.complete(Err(refused));
-    }
+    land(shared, flight, |_| Err(refused));
     Ok(ticket)
 }
 

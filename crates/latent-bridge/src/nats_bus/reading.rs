@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use latent_core::{Offset, Partition, StoredRecord};
 
@@ -21,6 +22,10 @@ use crate::{BusError, HeadContent, RecordHead, limits};
 const MESSAGE_OVERHEAD_BYTES: u64 = 4_096;
 /// Beyond it no consumer is made: a broker counts from there on, and sequences of real streams are far below.
 const SEQUENCE_MAX: u64 = 1 << 62;
+/// More than a broker may be told to take in one message (64 MiB).
+const ANY_MESSAGE_BYTES: u64 = 1 << 27;
+/// After which a page that has something ends, so that a slow link gets on.
+const PAGE_TIME: Duration = Duration::from_millis(4_000);
 /// Consumers that one page may lose before it is given up.
 const CONSUMERS_MAX: u32 = 4;
 
@@ -179,6 +184,28 @@ pub(super) async fn leader_has_more(shared: &Shared, topic: &Topic, partition: P
     if topic.source.replicas <= 1 { Ok(false) } else { has_more(shared, topic, partition, from).await }
 }
 
+/// A consumer at the place that is asked for.
+struct Standing {
+    consumer: Consumer,
+    epoch: u64,
+    /// The broker attests that there is nothing.
+    is_over: bool,
+}
+
+/// The consumer that was kept there, or a fresh one, which may already say that there is nothing.
+async fn stand(shared: &Shared, topic: &Topic, range: Range) -> Result<Standing, BusError> {
+    if let Some((consumer, epoch)) = take_kept(shared, topic, range) {
+        return Ok(Standing { consumer, epoch, is_over: false });
+    }
+    let from = range.from.max(1);
+    let (mut consumer, epoch) = fresh(shared, topic, range.partition, from, false).await?;
+    let is_over = consumer.pending() == 0 && !leader_has_more(shared, topic, range.partition, from).await?;
+    if !is_over && consumer.pending() == 0 {
+        consumer.expect_more();
+    }
+    Ok(Standing { consumer, epoch, is_over })
+}
+
 async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Page, BusError> {
     let _permit = shared.reads.acquire().await.map_err(|_| BusError::NotSent { reason: "the bus is closed".to_owned() })?;
     let from = range.from.max(1);
@@ -186,21 +213,12 @@ async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Page,
         look(shared, topic).await?;
         return Ok(Page { messages: Vec::new(), consumer: None, epoch: 0 });
     }
-    let (mut consumer, mut epoch) = match take_kept(shared, topic, range) {
-        Some(kept) => kept,
-        None => {
-            let (mut consumer, epoch) = fresh(shared, topic, range.partition, from, false).await?;
-            // A fresh consumer with nothing pending is the broker's word that there is nothing.
-            if consumer.pending() == 0 {
-                if !leader_has_more(shared, topic, range.partition, from).await? {
-                    return Ok(Page { messages: Vec::new(), consumer: Some(consumer), epoch });
-                }
-                consumer.expect_more();
-            }
-            (consumer, epoch)
-        }
-    };
-    let one_message = shared.api.client.max_payload() as u64 + MESSAGE_OVERHEAD_BYTES;
+    let Standing { mut consumer, epoch, is_over } = stand(shared, topic, range).await?;
+    if is_over {
+        return Ok(Page { messages: Vec::new(), consumer: Some(consumer), epoch });
+    }
+    let began = tokio::time::Instant::now();
+    let mut one_message = shared.api.client.max_payload() as u64 + MESSAGE_OVERHEAD_BYTES;
     let (mut messages, mut bytes, mut pass, mut lost) = (Vec::new(), 0_u64, Pass::default(), 0);
     loop {
         let missing = (range.count_max - messages.len()) as u64;
@@ -210,9 +228,14 @@ async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Page,
                 let count = more.len();
                 bytes = more.iter().fold(bytes, |sum, delivered| sum.saturating_add(held_bytes(delivered)));
                 messages.extend(more);
-                let is_page = messages.len() >= range.count_max || bytes >= range.bytes_max;
-                if is_page {
+                let is_late = !messages.is_empty() && began.elapsed() >= PAGE_TIME;
+                let is_page = messages.len() >= range.count_max || bytes >= range.bytes_max || is_late;
+                if is_page || (end == PullEnd::TooLarge && !messages.is_empty()) {
                     return Ok(Page { messages, consumer: Some(consumer), epoch });
+                }
+                if end == PullEnd::TooLarge {
+                    // Stored when the broker allowed more than it does now: one alone is read whatever its size.
+                    one_message = one_message.max(ANY_MESSAGE_BYTES);
                 }
                 if end != PullEnd::Gone {
                     let mut next = pass.pulled(count, consumer.pending());
@@ -225,11 +248,14 @@ async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Page,
                         consumer.expect_more();
                         next = pass.pulled(count, consumer.pending());
                     }
+                    if next == Next::Stalled && !messages.is_empty() {
+                        return Ok(Page { messages, consumer: None, epoch });
+                    }
                     if next == Next::Stalled {
                         return Err(stalled(topic, range.partition, consumer.pending()));
                     }
                     if next == Next::Replace {
-                        epoch = renew(shared, topic, range.partition, &mut consumer).await?;
+                        renew(shared, topic, range.partition, (&mut consumer, epoch)).await?;
                     }
                     continue;
                 }
@@ -246,15 +272,24 @@ async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Page,
             let operation = format!("reading topic {:?}: the broker removed {lost} consumers meanwhile", topic.name);
             return Err(BusError::Timeout { operation });
         }
-        epoch = renew(shared, topic, range.partition, &mut consumer).await?;
+        renew(shared, topic, range.partition, (&mut consumer, epoch)).await?;
     }
 }
 
-/// Another consumer at the place that was reached. Gives the epoch of its history.
-async fn renew(shared: &Shared, topic: &Topic, partition: Partition, consumer: &mut Consumer) -> Result<u64, BusError> {
-    let (another, epoch) = fresh(shared, topic, partition, consumer.next(), false).await?;
+/// Another consumer at the place that was reached, which must be of the same history.
+async fn renew(shared: &Shared, topic: &Topic, partition: Partition, (consumer, epoch): (&mut Consumer, u64)) -> Result<(), BusError> {
+    let (another, now) = fresh(shared, topic, partition, consumer.next(), false).await?;
+    check_epoch(topic, epoch, now)?;
     *consumer = another;
-    Ok(epoch)
+    Ok(())
+}
+
+/// What was read so far and what comes must be of one history, whoever noticed the change.
+pub(super) fn check_epoch(topic: &Topic, before: u64, now: u64) -> Result<(), BusError> {
+    if before == now {
+        return Ok(());
+    }
+    Err(topic.history_changed("it changed while it was read".to_owned()))
 }
 
 fn take_kept(shared: &Shared, topic: &Topic, range: Range) -> Option<(Consumer, u64)> {
