@@ -260,7 +260,7 @@ fn what_is_wrong_with_the_environment_is_named_with_the_next_step() {
     let url = ("AV_NATS_URL", "nats://127.0.0.1:1");
     let cases: [(&[(&str, &str)], &str); 6] = [
         (&[], "AV_NATS_URL is not set"),
-        (&[("AV_NATS_URL", "")], "AV_NATS_URL is not set"),
+        (&[("AV_NATS_URL", "")], "AV_NATS_URL is set and empty"),
         (&[("AV_NATS_URL", "nats://u:secret@127.0.0.1:1")], "credentials do not belong"),
         (&[("AV_NATS_URL", "http://127.0.0.1:1")], "cannot be dialled"),
         (&[url, ("AV_NATS_USER", "u")], "AV_NATS_USER and AV_NATS_PASSWORD must be set together"),
