@@ -186,20 +186,20 @@ impl Consumer {
         }
     }
 
+    /// What a status says of the pull that it ends.
     fn ended(&self, status: u16, words: &str) -> Result<PullEnd, BusError> {
-        let full = Ok;
         match (status, words) {
-            (404 | 408, _) => full(PullEnd::Short),
-            (409, words) if words.starts_with("Batch Completed") => full(PullEnd::Full),
-            (409, words) if words.starts_with("Message Size Exceeds MaxBytes") => full(PullEnd::TooLarge),
+            (404 | 408, _) => Ok(PullEnd::Short),
+            (409, words) if words.starts_with("Batch Completed") => Ok(PullEnd::Full),
+            (409, words) if words.starts_with("Message Size Exceeds MaxBytes") => Ok(PullEnd::TooLarge),
             (409, words)
                 if words.starts_with("Consumer Deleted")
                     || words.starts_with("Server Shutdown")
                     || words.starts_with("Leadership Change") =>
             {
-                full(PullEnd::Gone)
+                Ok(PullEnd::Gone)
             }
-            (503, _) => full(PullEnd::Gone),
+            (503, _) => Ok(PullEnd::Gone),
             (status, words) => Err(BusError::Backend(format!("pulling from {}: the broker answers {status} {words:.120}", self.name))),
         }
     }

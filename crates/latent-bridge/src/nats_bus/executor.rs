@@ -111,7 +111,8 @@ async fn limited<T>(limit: Duration, operation: impl Future<Output = T>) -> Resu
 impl Drop for ConnectorExecutor {
     fn drop(&mut self) {
         self.commands = None;
-        let other = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id());
+        let is_own = self.is_own_thread();
+        let other = self.thread.take().filter(|_| !is_own);
         if other.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("a connector's thread panicked");
         }
