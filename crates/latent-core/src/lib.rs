@@ -33,7 +33,7 @@ pub use id::{ActivationId, Epoch, Offset, Partition, PublicationId, RouteGenerat
 pub use limit::{Limit, LimitError};
 pub use message_id::MessageId;
 pub use name::{
-    BindingId, ContractName, FunctionName, IdempotencyNamespace, LogicalTopic, MediaType, ProviderId, RouteName, ServiceName, StreamName,
+    BindingId, ConsumerName, ContractName, FunctionName, IdempotencyNamespace, LogicalTopic, MediaType, ProviderId, RouteName, ServiceName, StreamName,
     Subject, TenantId, TopicName,
 };
 pub use outcome::{

@@ -158,6 +158,10 @@ name_type!(
     StreamName, "stream", limits::STREAM_NAME_BYTES, check_token
 );
 name_type!(
+    /// A durable consumer of a stream. One token of at most 128 bytes (T-022).
+    ConsumerName, "consumer", limits::STREAM_NAME_BYTES, check_token
+);
+name_type!(
     /// What separates the idempotency keys of one provider from those of others. Printable ASCII, at most 64 bytes (D-02, D-04).
     IdempotencyNamespace, "idempotency namespace", limits::NAME_BYTES, check_printable
 );

@@ -17,7 +17,7 @@ pub(crate) use ack_subject::read as read_ack_subject;
 pub use ack_subject::{AckNumbers, MalformedAckSubject};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use consumer::read as read_consumer;
-pub use consumer::{ConsumerProfile, ConsumerState, Inspect, InspectEnd, InspectError, ProfileField};
+pub use consumer::{ConsumerProfile, ConsumerState, Inspect, InspectEnd, InspectError, ProfileField, ProfileMismatch};
 pub use pull::{Delivery, Pull, PullEnd, PullError, Pulled};
 pub use request::RequestRefused;
 pub(crate) use request::is_status;

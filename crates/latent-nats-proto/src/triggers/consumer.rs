@@ -3,12 +3,13 @@
 
 use super::request::{Question, Request, RequestRefused, is_name, operation};
 use crate::frame::Message;
-use crate::json::{JsonError, Rules, Value, object};
-use crate::limits::RECEIPT_DEPTH;
 use crate::link::{DeliveryStore, Link};
 use crate::outcome::{Connection, Evidence};
 
-const EXPIRES_NANOS: u64 = 100_000_000;
+mod read;
+
+pub(crate) use read::read;
+
 /// What a request takes beyond the payload ceiling (D-10).
 const REQUEST_OVERHEAD_BYTES: u64 = 9_216;
 
@@ -54,7 +55,7 @@ pub struct ConsumerState {
 }
 
 /// A setting that is not as the profile needs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProfileField {
     /// Its stream has another name.
     Stream,
@@ -92,13 +93,57 @@ pub enum ProfileField {
     FlowControl,
     /// It has delays of its own.
     Backoff,
+    /// It is removed when nobody pulls for a while, and its position with it.
+    InactiveThreshold,
+    /// It serves one of several pullers, named by groups.
+    PriorityGroups,
+}
+
+impl ProfileField {
+    /// The name of the setting in the broker's own form.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream_name",
+            Self::Consumer => "durable_name",
+            Self::FilterSubject => "filter_subject",
+            Self::FilterSubjects => "filter_subjects",
+            Self::AckPolicy => "ack_policy",
+            Self::ReplayPolicy => "replay_policy",
+            Self::DeliverPolicy => "deliver_policy",
+            Self::MaxWaiting => "max_waiting",
+            Self::MaxAckPending => "max_ack_pending",
+            Self::MaxBatch => "max_batch",
+            Self::MaxExpires => "max_expires",
+            Self::MaxBytes => "max_bytes",
+            Self::AckWait => "ack_wait",
+            Self::MaxDeliver => "max_deliver",
+            Self::DeliverSubject => "deliver_subject",
+            Self::HeadersOnly => "headers_only",
+            Self::FlowControl => "flow_control",
+            Self::Backoff => "backoff",
+            Self::InactiveThreshold => "inactive_threshold",
+            Self::PriorityGroups => "priority_groups",
+        }
+    }
+}
+
+/// A setting of a consumer that is not as the profile needs it, with both values.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the consumer's {} is {found} and must be {required}", .field.name())]
+pub struct ProfileMismatch {
+    /// Which.
+    pub field: ProfileField,
+    /// What it must be.
+    pub required: Box<str>,
+    /// What it is: at most 128 characters of printable ASCII, others replaced by `?`.
+    pub found: Box<str>,
 }
 
 /// Why a consumer is not pulled from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InspectError {
     /// It is not as the profile needs it.
-    Profile(ProfileField),
+    Profile(Box<ProfileMismatch>),
     /// The broker refuses, with its two codes: a consumer or a stream that is missing among them.
     Refused {
         /// The class of the error.
@@ -118,7 +163,7 @@ pub enum InspectError {
 }
 
 /// How an inspection ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectEnd {
     /// What the consumer has to do.
     pub result: Result<ConsumerState, InspectError>,
@@ -144,178 +189,6 @@ impl Question for Asked<'_> {
     fn keeps_connection(answer: &Self::Answer) -> bool {
         !matches!(answer, Err(InspectError::Malformed))
     }
-}
-
-/// What a consumer's info must say, one by one, and whether it was said.
-#[derive(Default)]
-struct Seen {
-    refused: Option<(Option<u64>, Option<u64>)>,
-    stream: bool,
-    name: bool,
-    durable: bool,
-    filter: bool,
-    ack_policy: bool,
-    replay_policy: bool,
-    deliver_policy: bool,
-    max_waiting: bool,
-    max_ack_pending: bool,
-    max_batch: bool,
-    max_expires: bool,
-    max_bytes: bool,
-    ack_wait: bool,
-    max_deliver: bool,
-    forbidden: Option<ProfileField>,
-    state: ConsumerState,
-}
-
-/// Reads the body of a consumer's info.
-pub(crate) fn read(body: &[u8], profile: &ConsumerProfile<'_>) -> Result<ConsumerState, InspectError> {
-    let seen = std::str::from_utf8(body).map_err(|_| JsonError::Syntax).and_then(|text| info(text, profile));
-    let seen = seen.map_err(|_| InspectError::Malformed)?;
-    if let Some((code, err_code)) = seen.refused {
-        return Err(InspectError::Refused { code, err_code });
-    }
-    let required = [
-        (seen.stream, ProfileField::Stream),
-        (seen.name && seen.durable, ProfileField::Consumer),
-        (seen.filter, ProfileField::FilterSubject),
-        (seen.ack_policy, ProfileField::AckPolicy),
-        (seen.replay_policy, ProfileField::ReplayPolicy),
-        (seen.deliver_policy, ProfileField::DeliverPolicy),
-        (seen.max_waiting, ProfileField::MaxWaiting),
-        (seen.max_ack_pending, ProfileField::MaxAckPending),
-        (seen.max_batch, ProfileField::MaxBatch),
-        (seen.max_expires, ProfileField::MaxExpires),
-        (seen.max_bytes, ProfileField::MaxBytes),
-        (seen.ack_wait, ProfileField::AckWait),
-        (seen.max_deliver, ProfileField::MaxDeliver),
-    ];
-    let missing = required.into_iter().find(|(is_there, _)| !is_there).map(|(_, field)| field);
-    match seen.forbidden.or(missing) {
-        Some(field) => Err(InspectError::Profile(field)),
-        None => Ok(seen.state),
-    }
-}
-
-const RULES: Rules = Rules::Strict { levels: RECEIPT_DEPTH.max_usize() };
-
-fn info(text: &str, profile: &ConsumerProfile<'_>) -> Result<Seen, JsonError> {
-    let mut seen = Seen::default();
-    object(text, RULES, |name, value| {
-        if name.is("stream_name") {
-            seen.stream = value.text()?.is(profile.stream);
-        } else if name.is("name") {
-            seen.name = value.text()?.is(profile.consumer);
-        } else if name.is("config") {
-            config(nested(&value)?, profile, &mut seen)?;
-        } else if name.is("num_pending") {
-            seen.state.pending = value.integer()?;
-        } else if name.is("num_ack_pending") {
-            seen.state.ack_pending = value.integer()?;
-        } else if name.is("num_redelivered") {
-            seen.state.redelivered = value.integer()?;
-        } else if name.is("num_waiting") {
-            seen.state.waiting = value.integer()?;
-        } else if name.is("delivered") {
-            seen.state.delivered_stream_sequence = stream_sequence(nested(&value)?)?;
-        } else if name.is("ack_floor") {
-            seen.state.ack_floor_stream_sequence = stream_sequence(nested(&value)?)?;
-        } else if name.is("error") {
-            seen.refused = Some(refusal(nested(&value)?)?);
-        }
-        Ok(())
-    })?;
-    Ok(seen)
-}
-
-fn config(text: &str, profile: &ConsumerProfile<'_>, seen: &mut Seen) -> Result<(), JsonError> {
-    object(text, RULES, |name, value| {
-        if name.is("durable_name") {
-            seen.durable = value.text()?.is(profile.consumer);
-        } else if name.is("filter_subject") {
-            seen.filter = value.text()?.is(profile.filter_subject);
-        } else if name.is("ack_policy") {
-            seen.ack_policy = value.text()?.is("explicit");
-        } else if name.is("replay_policy") {
-            seen.replay_policy = value.text()?.is("instant");
-        } else if name.is("deliver_policy") {
-            seen.deliver_policy = value.text()?.is("all");
-        } else if let Some((field, expected)) = number_of(seen, profile, |known| name.is(known)) {
-            // A number that is none of ours, -1 for no limit among them, is another setting and no malformed reply.
-            let Value::Number(_) = value else { return Err(JsonError::Member) };
-            *field = value.integer() == Ok(expected);
-        } else if let Some(field) = forbidden(&value, |known| name.is(known)) {
-            seen.forbidden = seen.forbidden.or(Some(field));
-        }
-        Ok(())
-    })
-}
-
-/// The flag and the required number of a numeric setting.
-fn number_of<'s>(seen: &'s mut Seen, profile: &ConsumerProfile<'_>, is: impl Fn(&str) -> bool) -> Option<(&'s mut bool, u64)> {
-    if is("max_waiting") {
-        Some((&mut seen.max_waiting, 1))
-    } else if is("max_ack_pending") {
-        Some((&mut seen.max_ack_pending, 1))
-    } else if is("max_batch") {
-        Some((&mut seen.max_batch, 1))
-    } else if is("max_expires") {
-        Some((&mut seen.max_expires, EXPIRES_NANOS))
-    } else if is("max_bytes") {
-        Some((&mut seen.max_bytes, profile.request_bytes_max()))
-    } else if is("ack_wait") {
-        Some((&mut seen.ack_wait, profile.ack_wait_nanos))
-    } else if is("max_deliver") {
-        Some((&mut seen.max_deliver, profile.max_deliver))
-    } else {
-        None
-    }
-}
-
-/// The setting that must be absent, or as good as absent.
-fn forbidden(value: &Value<'_>, is: impl Fn(&str) -> bool) -> Option<ProfileField> {
-    let is_set = match value {
-        Value::Null | Value::Bool(false) => false,
-        Value::Text(text) => !text.is(""),
-        _ => true,
-    };
-    let fields = [
-        ("deliver_subject", ProfileField::DeliverSubject),
-        ("deliver_group", ProfileField::DeliverSubject),
-        ("headers_only", ProfileField::HeadersOnly),
-        ("flow_control", ProfileField::FlowControl),
-        ("filter_subjects", ProfileField::FilterSubjects),
-        ("backoff", ProfileField::Backoff),
-    ];
-    fields.into_iter().find(|(name, _)| is_set && is(name)).map(|(_, field)| field)
-}
-
-fn nested<'a>(value: &Value<'a>) -> Result<&'a str, JsonError> {
-    if let Value::Object(text) = value { Ok(text) } else { Err(JsonError::Member) }
-}
-
-fn stream_sequence(text: &str) -> Result<u64, JsonError> {
-    let mut sequence = 0;
-    object(text, RULES, |name, value| {
-        if name.is("stream_seq") {
-            sequence = value.integer()?;
-        }
-        Ok(())
-    })?;
-    Ok(sequence)
-}
-
-fn refusal(text: &str) -> Result<(Option<u64>, Option<u64>), JsonError> {
-    let (mut code, mut err_code) = (None, None);
-    object(text, RULES, |name, value| {
-        if name.is("code") {
-            code = Some(value.integer()?);
-        } else if name.is("err_code") {
-            err_code = Some(value.integer()?);
-        }
-        Ok(())
-    })?;
-    Ok((code, err_code))
 }
 
 /// An inspection under way.

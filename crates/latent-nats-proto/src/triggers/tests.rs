@@ -237,33 +237,38 @@ fn a_consumer_is_what_the_profile_needs_in_every_field() {
     };
     assert_eq!(inspect(&info()), InspectEnd { result: Ok(state), connection: Connection::Keep });
     let changes = [
-        (r#""stream_name":"ORD""#, r#""stream_name":"OTHER""#, ProfileField::Stream),
-        (r#""name":"c1""#, r#""name":"c2""#, ProfileField::Consumer),
-        (r#""durable_name":"c1","#, "", ProfileField::Consumer),
-        (r#""filter_subject":"orders.new""#, r#""filter_subject":"orders.>""#, ProfileField::FilterSubject),
-        (r#""filter_subject":"orders.new""#, r#""filter_subjects":["orders.new","x"]"#, ProfileField::FilterSubjects),
-        (r#""ack_policy":"explicit""#, r#""ack_policy":"all""#, ProfileField::AckPolicy),
-        (r#""replay_policy":"instant""#, r#""replay_policy":"original""#, ProfileField::ReplayPolicy),
-        (r#""deliver_policy":"all""#, r#""deliver_policy":"new""#, ProfileField::DeliverPolicy),
-        (r#""max_waiting":1"#, r#""max_waiting":2"#, ProfileField::MaxWaiting),
-        (r#""max_ack_pending":1"#, r#""max_ack_pending":2"#, ProfileField::MaxAckPending),
-        (r#""max_batch":1,"#, "", ProfileField::MaxBatch),
-        (r#""max_expires":100000000"#, r#""max_expires":100000001"#, ProfileField::MaxExpires),
-        (r#""max_bytes":41984"#, r#""max_bytes":41985"#, ProfileField::MaxBytes),
-        (r#""ack_wait":11000000000"#, r#""ack_wait":11000000001"#, ProfileField::AckWait),
-        (r#""max_deliver":5"#, r#""max_deliver":6"#, ProfileField::MaxDeliver),
-        (r#""max_deliver":5"#, r#""max_deliver":-1"#, ProfileField::MaxDeliver),
-        (r#""num_replicas":0"#, r#""deliver_subject":"x""#, ProfileField::DeliverSubject),
-        (r#""num_replicas":0"#, r#""headers_only":true"#, ProfileField::HeadersOnly),
-        (r#""num_replicas":0"#, r#""flow_control":true"#, ProfileField::FlowControl),
-        (r#""num_replicas":0"#, r#""backoff":[1000000000]"#, ProfileField::Backoff),
+        (r#""stream_name":"ORD""#, r#""stream_name":"OTHER""#, ProfileField::Stream, "ORD", "OTHER"),
+        (r#""name":"c1""#, r#""name":"c2""#, ProfileField::Consumer, "c1", "c2"),
+        (r#""durable_name":"c1","#, "", ProfileField::Consumer, "c1", "absent"),
+        (r#""filter_subject":"orders.new""#, r#""filter_subject":"orders.>""#, ProfileField::FilterSubject, "orders.new", "orders.>"),
+        (r#""filter_subject":"orders.new""#, r#""filter_subjects":["orders.new","x"]"#, ProfileField::FilterSubjects, "absent", "a list"),
+        (r#""filter_subject":"orders.new","#, "", ProfileField::FilterSubject, "orders.new", "absent"),
+        (r#""ack_policy":"explicit""#, r#""ack_policy":"all""#, ProfileField::AckPolicy, "explicit", "all"),
+        (r#""ack_policy":"explicit""#, r#""ack_policy":"\u001b[31mé""#, ProfileField::AckPolicy, "explicit", "\\u001b[31m?"),
+        (r#""replay_policy":"instant""#, r#""replay_policy":"original""#, ProfileField::ReplayPolicy, "instant", "original"),
+        (r#""deliver_policy":"all""#, r#""deliver_policy":"new""#, ProfileField::DeliverPolicy, "all", "new"),
+        (r#""max_waiting":1"#, r#""max_waiting":512"#, ProfileField::MaxWaiting, "1", "512"),
+        (r#""max_ack_pending":1"#, r#""max_ack_pending":2"#, ProfileField::MaxAckPending, "1", "2"),
+        (r#""max_batch":1,"#, "", ProfileField::MaxBatch, "1", "absent"),
+        (r#""max_expires":100000000"#, r#""max_expires":100000001"#, ProfileField::MaxExpires, "100000000", "100000001"),
+        (r#""max_bytes":41984"#, r#""max_bytes":41985"#, ProfileField::MaxBytes, "41984", "41985"),
+        (r#""ack_wait":11000000000"#, r#""ack_wait":11000000001"#, ProfileField::AckWait, "11000000000", "11000000001"),
+        (r#""max_deliver":5"#, r#""max_deliver":6"#, ProfileField::MaxDeliver, "5", "6"),
+        (r#""max_deliver":5"#, r#""max_deliver":-1"#, ProfileField::MaxDeliver, "5", "-1"),
+        (r#""num_replicas":0"#, r#""deliver_subject":"x""#, ProfileField::DeliverSubject, "absent", "x"),
+        (r#""num_replicas":0"#, r#""headers_only":true"#, ProfileField::HeadersOnly, "absent", "true"),
+        (r#""num_replicas":0"#, r#""flow_control":true"#, ProfileField::FlowControl, "absent", "true"),
+        (r#""num_replicas":0"#, r#""backoff":[1000000000]"#, ProfileField::Backoff, "absent", "a list"),
+        (r#""num_replicas":0"#, r#""inactive_threshold":5000000000"#, ProfileField::InactiveThreshold, "absent", "5000000000"),
+        (r#""num_replicas":0"#, r#""priority_groups":["a"]"#, ProfileField::PriorityGroups, "absent", "a list"),
     ];
-    for (from, to, field) in changes {
+    for (from, to, field, required, found) in changes {
         assert!(info().contains(from), "{from}");
-        let expected = InspectEnd { result: Err(InspectError::Profile(field)), connection: Connection::Keep };
+        let mismatch = ProfileMismatch { field, required: required.into(), found: found.into() };
+        let expected = InspectEnd { result: Err(InspectError::Profile(Box::new(mismatch))), connection: Connection::Keep };
         assert_eq!(inspect(&info().replacen(from, to, 1)), expected, "{to}");
     }
-    let absent = info().replace(r#""num_replicas":0"#, r#""headers_only":false,"flow_control":false,"deliver_subject":"""#);
+    let absent = info().replace(r#""num_replicas":0"#, r#""headers_only":false,"flow_control":false,"inactive_threshold":0,"deliver_subject":"""#);
     assert!(inspect(&absent).result.is_ok());
 }
 
