@@ -28,7 +28,7 @@ pub use plan::{BindingError, CompiledEventBindings, EventBinding, InstallRefused
 pub use pool::{
     ClientUse, Lease, PendingCall, PoolRefusal, PoolSettings, PoolSnapshot, PoolTotals, ProviderPools, Registration, RegistrationRefused,
 };
-pub use provider::{EVENT_PUBLISHER, EpochConflict, EventPublisher, ProviderMismatch, ProviderRef, Providers, PublishFuture};
+pub use provider::{EVENT_PUBLISHER, EpochConflict, EventPublisher, ProviderMismatch, ProviderRef, Providers, PublishFuture, Retire};
 pub use publications::{Publication, PublicationEnd, Publications};
 pub use runtime::ActivationCapabilityRuntime;
 pub use session::{Authority, PublishRequest, Session, SessionSpec};

@@ -102,9 +102,30 @@ pub enum ProviderMismatch {
     },
 }
 
-type Installed = BTreeMap<ProviderId, (ProviderRef, Arc<dyn EventPublisher>)>;
+/// What is installed under an id and offers nothing to guests, such as the triggers of a broker.
+pub trait Retire: Send + Sync {
+    /// Another epoch was installed in its place: it begins nothing new. What runs goes on.
+    fn retire(&self);
+}
 
-/// The installed event providers of a node.
+/// What an id stands for.
+enum Provider {
+    Publisher(Arc<dyn EventPublisher>),
+    Other(Arc<dyn Retire>),
+}
+
+impl Provider {
+    fn retire(&self) {
+        match self {
+            Self::Publisher(publisher) => publisher.retire(),
+            Self::Other(other) => other.retire(),
+        }
+    }
+}
+
+type Installed = BTreeMap<ProviderId, (ProviderRef, Provider)>;
+
+/// What is installed on a node under logical ids, epoch by epoch.
 #[derive(Default)]
 pub struct Providers {
     installed: RwLock<Installed>,
@@ -121,12 +142,24 @@ impl Providers {
         expected: Option<Epoch>,
         publisher: Arc<dyn EventPublisher>,
     ) -> Result<(), EpochConflict> {
+        self.install_any(reference, expected, Provider::Publisher(publisher))
+    }
+
+    /// The same for what offers nothing to guests. No plan can bind it.
+    ///
+    /// # Errors
+    /// [`EpochConflict`]; what was installed stays in force.
+    pub fn install_unbound(&self, reference: ProviderRef, expected: Option<Epoch>, other: Arc<dyn Retire>) -> Result<(), EpochConflict> {
+        self.install_any(reference, expected, Provider::Other(other))
+    }
+
+    fn install_any(&self, reference: ProviderRef, expected: Option<Epoch>, provider: Provider) -> Result<(), EpochConflict> {
         let mut installed = self.installed.write().unwrap_or_else(PoisonError::into_inner);
         let current = installed.get(&reference.logical_id).map(|(current, _)| current.epoch);
         if current != expected || current.is_some_and(|current| reference.epoch <= current) {
             return Err(EpochConflict { logical_id: reference.logical_id, expected, current });
         }
-        let replaced = installed.insert(reference.logical_id.clone(), (reference, publisher));
+        let replaced = installed.insert(reference.logical_id.clone(), (reference, provider));
         drop(installed);
         if let Some((_, replaced)) = replaced {
             replaced.retire();
@@ -161,7 +194,8 @@ impl Providers {
     /// The provider a plan refers to, if exactly that one is still installed.
     pub fn resolve(&self, reference: &ProviderRef) -> Option<Arc<dyn EventPublisher>> {
         let installed = self.installed.read().unwrap_or_else(PoisonError::into_inner);
-        installed.get(&reference.logical_id).filter(|(current, _)| current == reference).map(|(_, publisher)| Arc::clone(publisher))
+        let (_, found) = installed.get(&reference.logical_id).filter(|(current, _)| current == reference)?;
+        if let Provider::Publisher(publisher) = found { Some(Arc::clone(publisher)) } else { None }
     }
 }
 
@@ -195,6 +229,23 @@ pub(crate) mod tests {
         assert!(!install(2, None) && !install(1, Some(1)) && !install(3, Some(2)));
         assert!(install(2, Some(1)));
         assert!(providers.resolve(&reference(1)).is_none() && providers.resolve(&reference(2)).is_some());
+    }
+
+    #[test]
+    fn what_offers_nothing_shares_ids_and_epochs_and_is_never_bound() {
+        struct Counts(std::sync::atomic::AtomicU64);
+        impl Retire for Counts {
+            fn retire(&self) {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            }
+        }
+        let (providers, other) = (Providers::default(), Arc::new(Counts(0.into())));
+        providers.install_unbound(reference(1), None, Arc::clone(&other) as _).unwrap();
+        assert!(providers.resolve(&reference(1)).is_none());
+        assert!(providers.install_unbound(reference(3), Some(Epoch(2)), Arc::clone(&other) as _).is_err());
+        assert_eq!(other.0.load(std::sync::atomic::Ordering::SeqCst), 0);
+        providers.install(reference(2), Some(Epoch(1)), Arc::new(Never)).unwrap();
+        assert_eq!(other.0.load(std::sync::atomic::Ordering::SeqCst), 1);
     }
 
     #[test]

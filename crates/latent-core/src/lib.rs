@@ -33,8 +33,8 @@ pub use id::{ActivationId, Epoch, Offset, Partition, PublicationId, RouteGenerat
 pub use limit::{Limit, LimitError};
 pub use message_id::MessageId;
 pub use name::{
-    BindingId, ConsumerName, ContractName, FunctionName, IdempotencyNamespace, LogicalTopic, MediaType, ProviderId, RouteName, ServiceName, StreamName,
-    Subject, TenantId, TopicName,
+    BindingId, ConsumerName, ContractName, FunctionName, IdempotencyNamespace, LogicalTopic, MediaType, ProviderId, RouteName, ServiceName,
+    StreamName, Subject, TenantId, TopicName,
 };
 pub use outcome::{
     ActivationOutcome, BudgetKind, Disposition, KnownFailure, PublicationOutcome, Receipt, TrapCode, Uncertain, UncertainCause,

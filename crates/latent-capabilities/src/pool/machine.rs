@@ -382,7 +382,12 @@ impl<C> Machine<C> {
         }
     }
 
-    /// The same for all, and for whatever would be registered later.
+    /// Takes out one parked connection of these clients, to be closed.
+    pub(super) fn take_parked_of(&mut self, clients: &[ClientIndex]) -> Option<Step<C>> {
+        clients.iter().find_map(|index| self.take_parked(*index, |totals| &mut totals.connections_aged))
+    }
+
+    /// [`Machine::retire`] for all, and for whatever would be registered later.
     pub(super) fn shut_down(&mut self) {
         self.shut = true;
         let indexed = self.clients.iter().enumerate();

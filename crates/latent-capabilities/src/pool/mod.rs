@@ -177,6 +177,17 @@ impl<C> Registration<C> {
         self.pools.0.advance();
     }
 
+    /// Closes what is parked, whatever its age; calls go on as before and dial again.
+    pub fn close_parked(&self) {
+        loop {
+            let step = self.pools.0.lock().take_parked_of(&self.clients);
+            let Some(Step::Close(client, connection)) = step else { break };
+            drop(connection);
+            self.pools.0.lock().closed(client);
+        }
+        self.pools.0.advance();
+    }
+
     /// What its clients hold.
     pub fn in_use(&self) -> ClientUse {
         let (running, queued, connections) = self.pools.0.lock().use_of(&self.clients);

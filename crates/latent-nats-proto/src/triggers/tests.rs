@@ -268,7 +268,8 @@ fn a_consumer_is_what_the_profile_needs_in_every_field() {
         let expected = InspectEnd { result: Err(InspectError::Profile(Box::new(mismatch))), connection: Connection::Keep };
         assert_eq!(inspect(&info().replacen(from, to, 1)), expected, "{to}");
     }
-    let absent = info().replace(r#""num_replicas":0"#, r#""headers_only":false,"flow_control":false,"inactive_threshold":0,"deliver_subject":"""#);
+    let absent =
+        info().replace(r#""num_replicas":0"#, r#""headers_only":false,"flow_control":false,"inactive_threshold":0,"deliver_subject":"""#);
     assert!(inspect(&absent).result.is_ok());
 }
 

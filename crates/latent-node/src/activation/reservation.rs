@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use latent_core::{ActivationId, ComponentDigest};
+use latent_core::{ActivationId, ComponentDigest, RouteGeneration};
 
 use super::LocalActivationManager;
 use crate::admission::{Reserved, Slot};
-use crate::{InboundTarget, Pin};
+use crate::{InboundTarget, Pin, StartRefused};
 
 /// The right to one activation. [`LocalActivationManager::activate`] uses it up; dropping it returns all it holds.
 #[must_use = "a reservation that is dropped is returned"]
@@ -17,6 +17,7 @@ pub struct Reservation {
     held: Option<Held>,
     activation: ActivationId,
     digest: ComponentDigest,
+    generation: RouteGeneration,
 }
 
 /// What a reservation holds.
@@ -28,8 +29,8 @@ pub(super) struct Held {
 
 impl Reservation {
     pub(super) fn new(manager: Arc<LocalActivationManager>, activation: ActivationId, held: Held) -> Self {
-        let digest = held.pin.digest;
-        Self { manager, held: Some(held), activation, digest }
+        let (digest, generation) = (held.pin.digest, held.pin.generation);
+        Self { manager, held: Some(held), activation, digest, generation }
     }
 
     /// The id its activation will have; [`LocalActivationManager::cancel`] takes it.
@@ -40,6 +41,21 @@ impl Reservation {
     /// The component that it is pinned to.
     pub fn digest(&self) -> ComponentDigest {
         self.digest
+    }
+
+    /// The generation of the route when it was pinned.
+    pub fn generation(&self) -> RouteGeneration {
+        self.generation
+    }
+
+    /// Whether what is pinned could start now: asked again ahead of a step that takes an event out of its source (T-012). The start
+    /// itself asks once more.
+    ///
+    /// # Errors
+    /// [`StartRefused`].
+    pub fn may_start(&self) -> Result<(), StartRefused> {
+        let Some(held) = &self.held else { return Ok(()) };
+        self.manager.parts.catalog.start_allowed(&held.pin, &held.target.tenant)
     }
 
     pub(super) fn belongs_to(&self, manager: &Arc<LocalActivationManager>) -> bool {

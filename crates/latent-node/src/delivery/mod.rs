@@ -1,7 +1,8 @@
 //! Deliveries: how the events of a source reach their function, each as a fresh activation, settled by its outcome.
 //!
 //! [`Cycle`] decides and does no I/O; [`Source`] is what it needs from a log or a broker; the driver is the thin shell that carries
-//! commands and answers between them and the activation manager. Nothing here knows a file format or a wire protocol.
+//! commands and answers between them and the activation manager. [`Visit`] is the same decision for a source that keeps attempts and delays
+//! itself and hands events out one at a time. Nothing here knows a file format or a wire protocol.
 
 mod cycle;
 mod driver;
@@ -11,6 +12,7 @@ mod settled;
 #[cfg(test)]
 mod sim;
 mod source;
+mod visit;
 
 pub use cycle::{Command, Cycle, CycleOptions, CycleSnapshot, CycleState, EventState, Intake, Termination};
 pub use driver::{
@@ -19,3 +21,4 @@ pub use driver::{
 pub use policy::DeliveryPolicy;
 pub use settled::SettledSet;
 pub use source::{Head, HeadContent, KeyId, Listing, Postponement, Remembered, Settlement, Source, SourceError, TerminationReason};
+pub use visit::{Backlog, Confirmation, Handed, PutOff, Unsettled, Visit, VisitEnd, VisitNext, VisitPolicy, VisitSettlement};
