@@ -86,11 +86,8 @@ pub struct MappingDraft {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NatsConfig {
     draft: NatsDraft,
-    pub(crate) address: SocketAddrV4,
-    pub(crate) server_name: ServerName<'static>,
-    pub(crate) server_name_text: String,
+    peer: Peer,
     pub(crate) public_roots: bool,
-    pub(crate) roots: Vec<CertificateDer<'static>>,
     pub(crate) namespace: IdempotencyNamespace,
     pub(crate) payload_ceiling_bytes: u64,
     pub(crate) operation_timeout_millis: u64,
@@ -109,7 +106,7 @@ impl NatsDraft {
         }
         let endpoint = require(self.endpoint.as_ref(), "endpoint", "give the broker's address and serverName")?;
         let chosen = require(self.roots.as_ref(), "roots", "set public to true, or give the broker's root in der")?;
-        let Peer { address, server_name, server_name_text, roots } = endpoint.check(chosen)?;
+        let peer = endpoint.check(chosen)?;
         let namespace = require(self.idempotency_namespace.as_deref(), "idempotencyNamespace", "choose a text and keep it for ever")?;
         let namespace = IdempotencyNamespace::parse(namespace).map_err(name_error("idempotencyNamespace"))?;
         let bounded = |value, field, limit: &Limit, advice| {
@@ -131,11 +128,8 @@ impl NatsDraft {
         tenants.map_err(|error| ConfigError::Limit { field: "mappings", error })?;
         let public_roots = chosen.public;
         Ok(NatsConfig {
-            address,
-            server_name,
-            server_name_text,
+            peer,
             public_roots,
-            roots,
             namespace,
             payload_ceiling_bytes,
             operation_timeout_millis,
@@ -161,10 +155,10 @@ pub struct Mapped<'a> {
 /// The one socket that may be dialled, and whom its peer must prove to be: checked. What a provider and a node's own bus have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    address: SocketAddrV4,
-    server_name: ServerName<'static>,
+    pub(crate) address: SocketAddrV4,
+    pub(crate) server_name: ServerName<'static>,
     server_name_text: String,
-    roots: Vec<CertificateDer<'static>>,
+    pub(crate) roots: Vec<CertificateDer<'static>>,
 }
 
 impl EndpointDraft {
@@ -218,12 +212,16 @@ impl NatsConfig {
 
     /// The socket that is dialled.
     pub fn address(&self) -> SocketAddrV4 {
-        self.address
+        self.peer.address
     }
 
     /// The name that the peer's certificate must be valid for, in lower case.
     pub fn server_name(&self) -> &str {
-        &self.server_name_text
+        self.peer.server_name()
+    }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     /// The largest payload, in bytes.
@@ -258,7 +256,7 @@ impl NatsConfig {
 
     /// The operator's own roots, in DER form.
     pub fn roots(&self) -> impl Iterator<Item = &[u8]> {
-        self.roots.iter().map(|root| root.as_ref())
+        self.peer.roots()
     }
 
     /// SHA-256 of the configuration, which holds no secret.
@@ -268,7 +266,7 @@ impl NatsConfig {
 
     /// What it takes in memory, for the account of installed configurations.
     pub(crate) fn metadata_bytes(&self) -> u64 {
-        let roots: usize = self.roots.iter().map(|root| root.len()).sum();
+        let roots: usize = self.peer.roots.iter().map(|root| root.len()).sum();
         (size_of::<Self>() + 3 * self.to_json().len() + roots) as u64
     }
 }

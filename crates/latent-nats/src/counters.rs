@@ -59,9 +59,6 @@ impl Counter {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) connected: Counter,
-    pub(crate) connects_failed: Counter,
-    pub(crate) parked_lost: Counter,
     pub(crate) attempts: Counter,
     pub(crate) possible_writes: Counter,
     pub(crate) acknowledged: Counter,

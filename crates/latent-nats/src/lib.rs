@@ -7,6 +7,7 @@
 //!
 //! [`NatsPublisher::install`] is where to start.
 
+mod client;
 mod config;
 mod connection;
 mod counters;

@@ -6,12 +6,11 @@ use latent_capabilities::{
     ActivationCapabilityRuntime, EVENT_PUBLISHER, EventPublisher, ProviderPools, ProviderRef, PublishFuture, PublishRequest, Registration,
 };
 use latent_core::{Clock, ContractName, Epoch, ProviderId};
-use latent_nats_proto::InstanceInbox;
 
-use crate::counters::{CountedAttempt, Counter, Counters};
-use crate::dial::Dialler;
+use crate::client::{self, Client};
+use crate::counters::{CountedAttempt, Counters};
 use crate::voice::Voice;
-use crate::{Connection, InstallError, NatsConfig, NatsCredential, NatsSnapshot, limits, publish, tls};
+use crate::{Connection, InstallError, NatsConfig, NatsCredential, NatsSnapshot, publish};
 
 /// The profile's name (P-001).
 pub const PROFILE: &str = "nats-jetstream-publish-v1";
@@ -36,15 +35,10 @@ pub struct NatsPublisher(Arc<Provider>);
 
 pub(crate) struct Provider {
     pub(crate) config: NatsConfig,
-    /// In the order of the configuration's tenants.
-    pub(crate) credentials: Vec<NatsCredential>,
-    pub(crate) dialler: Dialler,
+    pub(crate) client: Client,
     pub(crate) registration: Registration<Connection>,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Counters,
     pub(crate) voice: Voice,
-    /// The next connection's number, below the instance's inbox.
-    pub(crate) connections: Counter,
     reference: ProviderRef,
 }
 
@@ -72,15 +66,9 @@ impl NatsPublisher {
         config: NatsConfig,
         credentials: Vec<NatsCredential>,
     ) -> Result<Self, InstallError> {
-        let credentials = in_order(&config, &logical_id, credentials)?;
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|error| InstallError::Random { problem: error.to_string() })?;
-        let dialler = Dialler {
-            address: config.address,
-            server_name: config.server_name.clone(),
-            tls: tls::client_config(&config)?,
-            inbox: InstanceInbox::new(random),
-        };
+        let peer = config.peer();
+        let credentials = client::in_order(config.tenants(), &logical_id, &peer, credentials)?;
+        let client = Client::new(&peer, config.public_roots, credentials, Arc::clone(&pools.clock))?;
         let reference = ProviderRef {
             logical_id: logical_id.clone(),
             capability: capability(),
@@ -92,13 +80,10 @@ impl NatsPublisher {
         let registration = pools.pools.register(&logical_id, epoch, config.tenants(), metadata_bytes, chunk_bytes)?;
         let provider = Provider {
             config,
-            credentials,
-            dialler,
+            client,
             registration,
-            clock: Arc::clone(&pools.clock),
             counters: Counters::default(),
             voice: Voice::default(),
-            connections: Counter::default(),
             reference: reference.clone(),
         };
         let publisher = Self(Arc::new(provider));
@@ -118,7 +103,7 @@ impl NatsPublisher {
 
     /// What it has done and holds.
     pub fn snapshot(&self) -> NatsSnapshot {
-        let Provider { counters, registration, reference, config, .. } = &*self.0;
+        let Provider { counters, client, registration, reference, config, .. } = &*self.0;
         let in_use = registration.in_use();
         NatsSnapshot {
             epoch: reference.epoch,
@@ -126,9 +111,9 @@ impl NatsPublisher {
             queued: in_use.queued,
             running: in_use.running,
             connections: in_use.connections,
-            connected: counters.connected.get(),
-            connects_failed: counters.connects_failed.get(),
-            parked_lost: counters.parked_lost.get(),
+            connected: client.connected.get(),
+            connects_failed: client.connects_failed.get(),
+            parked_lost: client.parked_lost.get(),
             attempts: counters.attempts.get(),
             possible_writes: counters.possible_writes.get(),
             acknowledged: counters.acknowledged.get(),
@@ -159,35 +144,6 @@ fn capability() -> ContractName {
     // The constant is a contract's name: a test of the capabilities reads it.
     #[allow(clippy::expect_used, reason = "a constant of the product")]
     ContractName::parse(EVENT_PUBLISHER).expect("the capability's name is one")
-}
-
-/// The credentials in the order of the configuration's tenants: each tenant one, nobody else's.
-fn in_order(config: &NatsConfig, provider: &ProviderId, credentials: Vec<NatsCredential>) -> Result<Vec<NatsCredential>, InstallError> {
-    limits::CREDENTIALS.check(credentials.len().max(1) as u64).map_err(InstallError::TooManyCredentials)?;
-    for (index, credential) in credentials.iter().enumerate() {
-        let tenant = credential.tenant();
-        if !config.tenants().contains(tenant) {
-            return Err(InstallError::UnknownTenant { tenant: tenant.clone() });
-        }
-        if credentials[..index].iter().any(|other| other.tenant() == tenant) {
-            return Err(InstallError::TwoCredentials { tenant: tenant.clone() });
-        }
-        if !credential.has_usable_username() {
-            return Err(InstallError::Username { tenant: tenant.clone() });
-        }
-        let binding = latent_secrets::TlsBinding {
-            tenant: tenant.clone(),
-            provider: provider.clone(),
-            server_name: config.server_name().to_owned(),
-            port: config.address().port(),
-        };
-        if !credential.secret().is_bound_to(&binding) {
-            return Err(InstallError::OtherBinding { tenant: tenant.clone() });
-        }
-    }
-    let of = |tenant| credentials.iter().find(|credential| credential.tenant() == tenant).cloned();
-    let missing = |tenant: &latent_core::TenantId| InstallError::NoCredential { tenant: tenant.clone() };
-    config.tenants().iter().map(|tenant| of(tenant).ok_or_else(|| missing(tenant))).collect()
 }
 
 #[cfg(test)]

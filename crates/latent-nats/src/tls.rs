@@ -5,16 +5,16 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::{ClientConfig, NoKeyLog, RootCertStore};
 
-use crate::{InstallError, NatsConfig};
+use crate::{InstallError, Peer};
 
 /// What every connection of a provider uses.
-pub(crate) fn client_config(config: &NatsConfig) -> Result<Arc<ClientConfig>, InstallError> {
+pub(crate) fn client_config(peer: &Peer, public_roots: bool) -> Result<Arc<ClientConfig>, InstallError> {
     let failed = |error: rustls::Error| InstallError::Tls { problem: error.to_string() };
     let mut roots = RootCertStore::empty();
-    if config.public_roots {
+    if public_roots {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
-    for root in &config.roots {
+    for root in &peer.roots {
         roots.add(root.clone()).map_err(failed)?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());

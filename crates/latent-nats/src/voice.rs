@@ -54,10 +54,10 @@ pub(crate) fn tell(provider: &Provider, tenant: &TenantId, topic: &LogicalTopic,
             format!("it may be stored ({}); the same idempotency key finds or stores it", uncertain.cause.kind())
         }
     };
-    let Some(left_out) = provider.voice.may_speak(provider.clock.mono()) else { return };
+    let Some(left_out) = provider.voice.may_speak(provider.client.clock.mono()) else { return };
     let mapping = provider.config.mappings.find(tenant, topic).map(|(_, mapping)| mapping);
     let (subject, stream) = mapping.map_or(("", ""), |mapping| (mapping.subject.as_str(), mapping.stream.as_str()));
-    let (id, address) = (&provider.reference().logical_id, provider.config.address);
+    let (id, address) = (&provider.reference().logical_id, provider.config.address());
     tracing::warn!(provider = %id, %address, %tenant, %topic, subject, stream, why, left_out, "publication to the broker did not succeed");
 }
 
