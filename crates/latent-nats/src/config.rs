@@ -127,15 +127,7 @@ impl NatsDraft {
         let tenants = limits::CREDENTIALS.check(mappings.tenants().len() as u64);
         tenants.map_err(|error| ConfigError::Limit { field: "mappings", error })?;
         let public_roots = chosen.public;
-        Ok(NatsConfig {
-            peer,
-            public_roots,
-            namespace,
-            payload_ceiling_bytes,
-            operation_timeout_millis,
-            mappings,
-            draft: self,
-        })
+        Ok(NatsConfig { peer, public_roots, namespace, payload_ceiling_bytes, operation_timeout_millis, mappings, draft: self })
     }
 }
 

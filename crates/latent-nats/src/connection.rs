@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use latent_core::MonoTime;
+use latent_nats_proto::triggers::Delivery;
 use latent_nats_proto::{Checkout, CheckoutError, Ended, Exchange, Handshake, HandshakeError, Link, Want};
 use latent_secrets::Stamp;
 use rustix::io::Errno;
@@ -49,6 +50,11 @@ impl Connection {
     /// The protocol state, and what is needed to move an exchange on it.
     pub(crate) fn parts(&mut self) -> (&mut Link, Wire<'_>) {
         (&mut self.link, Wire { stream: &mut self.stream, read: &mut self.read })
+    }
+
+    /// The message that the last pull on it brought, until it is settled.
+    pub(crate) fn delivery(&mut self) -> Option<Delivery<'_>> {
+        self.link.delivery()
     }
 
     /// Whether it may be parked.

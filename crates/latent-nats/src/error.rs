@@ -118,6 +118,17 @@ pub enum ConfigError {
         /// The first one.
         owner: TenantId,
     },
+    /// A binding of a trigger configuration that cannot be used.
+    #[error("bindings[{index}]{}: {problem}", .id.as_ref().map(|id| format!(" ({id:?})")).unwrap_or_default())]
+    Binding {
+        /// Its place.
+        index: usize,
+        /// Its id as written, cut to 80 characters.
+        id: Option<String>,
+        /// What is wrong.
+        #[source]
+        problem: crate::triggers::BindingProblem,
+    },
     /// A subject that is expected in two streams.
     #[error(
         "mappings[{index}] expects subject {subject} in stream {stream}, and another mapping in {other}; a subject is stored in one stream"
@@ -138,14 +149,14 @@ pub enum ConfigError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
-    /// A mapped tenant has no credential.
-    #[error("tenant {tenant} has mappings and no credential; give it one")]
+    /// A configured tenant has no credential (X-008, T-010).
+    #[error("tenant {tenant} is configured and has no credential; give it one")]
     NoCredential {
         /// The tenant.
         tenant: TenantId,
     },
-    /// A credential is for a tenant without mappings.
-    #[error("a credential is given for tenant {tenant}, which has no mapping; remove it, or map a topic of the tenant")]
+    /// A credential is for a tenant that is not configured.
+    #[error("a credential is given for tenant {tenant}, which the configuration does not name; remove it, or configure the tenant")]
     UnknownTenant {
         /// The tenant.
         tenant: TenantId,

@@ -22,6 +22,7 @@ mod outcome;
 mod publish;
 mod publisher;
 mod tls;
+pub mod triggers;
 mod voice;
 
 pub use config::{EndpointDraft, Mapped, MappingDraft, NatsConfig, NatsDraft, Peer, RootsDraft};

@@ -78,14 +78,8 @@ impl NatsPublisher {
         };
         let (metadata_bytes, chunk_bytes) = (config.metadata_bytes(), config.payload_ceiling_bytes);
         let registration = pools.pools.register(&logical_id, epoch, config.tenants(), metadata_bytes, chunk_bytes)?;
-        let provider = Provider {
-            config,
-            client,
-            registration,
-            counters: Counters::default(),
-            voice: Voice::default(),
-            reference: reference.clone(),
-        };
+        let provider =
+            Provider { config, client, registration, counters: Counters::default(), voice: Voice::default(), reference: reference.clone() };
         let publisher = Self(Arc::new(provider));
         pools.capabilities.providers().install(reference, expected_epoch, Arc::new(publisher.clone()))?;
         Ok(publisher)

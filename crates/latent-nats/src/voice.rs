@@ -1,6 +1,8 @@
 //! What an operator reads in the log of publications that did not succeed: which provider, tenant, topic, subject and stream, and why.
 //! Never content, keys, credentials or text of the broker.
 //!
+//! The same of bindings of triggers that cannot get on.
+//!
 //! A function can fail as often as its budget allows, so lines are bounded: [`limits::LOG_LINES_PER_SECOND`] for each provider. What was
 //! left out is counted, and told with the next line.
 
@@ -24,13 +26,13 @@ struct Said {
 
 impl Voice {
     /// Whether one more line may be written at `now`; if so, how many were left out before it.
-    fn may_speak(&self, now: MonoTime) -> Option<u64> {
+    pub(crate) fn may_speak(&self, now: MonoTime, lines_max: u64) -> Option<u64> {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let second = now.as_micros() / 1_000_000;
         if said.second != second {
             (said.second, said.lines) = (second, 0);
         }
-        if said.lines >= limits::LOG_LINES_PER_SECOND.default {
+        if said.lines >= lines_max {
             said.left_out = said.left_out.saturating_add(1);
             return None;
         }
@@ -54,7 +56,7 @@ pub(crate) fn tell(provider: &Provider, tenant: &TenantId, topic: &LogicalTopic,
             format!("it may be stored ({}); the same idempotency key finds or stores it", uncertain.cause.kind())
         }
     };
-    let Some(left_out) = provider.voice.may_speak(provider.client.clock.mono()) else { return };
+    let Some(left_out) = provider.voice.may_speak(provider.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) else { return };
     let mapping = provider.config.mappings.find(tenant, topic).map(|(_, mapping)| mapping);
     let (subject, stream) = mapping.map_or(("", ""), |mapping| (mapping.subject.as_str(), mapping.stream.as_str()));
     let (id, address) = (&provider.reference().logical_id, provider.config.address());
@@ -69,9 +71,9 @@ mod tests {
     fn lines_are_bounded_in_each_second_and_the_rest_is_counted() {
         let voice = Voice::default();
         let lines = limits::LOG_LINES_PER_SECOND.default;
-        let spoken = (0..lines + 5).filter(|_| voice.may_speak(MonoTime::from_millis(1_000)).is_some()).count();
+        let spoken = (0..lines + 5).filter(|_| voice.may_speak(MonoTime::from_millis(1_000), lines).is_some()).count();
         assert_eq!(spoken as u64, lines);
-        assert_eq!(voice.may_speak(MonoTime::from_millis(1_999)), None);
-        assert_eq!([2_000, 2_001].map(|at| voice.may_speak(MonoTime::from_millis(at))), [Some(6), Some(0)]);
+        assert_eq!(voice.may_speak(MonoTime::from_millis(1_999), lines), None);
+        assert_eq!([2_000, 2_001].map(|at| voice.may_speak(MonoTime::from_millis(at), lines)), [Some(6), Some(0)]);
     }
 }

@@ -40,6 +40,8 @@ pub use inbound::{
     ActivationEnd, CallOrder, IdSource, InboundOrder, InboundTarget, Input, Principal, PrincipalKind, ReserveRefusal, event_input_bytes,
 };
 pub use journal::{Delivery, Ended, Journal, JournalEntry};
+/// The media type of arguments in the form of `latent_wasmtime::values`.
+pub use latent_wasmtime::values::MEDIA_TYPE as VALUES_MEDIA_TYPE;
 pub use limits::NodeLimits;
 pub use revocation::{NotKept, Noted, Revocation, RevocationList, RevocationRecord, Unrecorded};
 pub use route::{Pin, RouteKey};

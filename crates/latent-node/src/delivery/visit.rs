@@ -270,13 +270,6 @@ impl Visit {
         }
     }
 
-    /// Nothing may be asked of the source any more: a look ahead of the pull said no.
-    pub const fn fail(&mut self) {
-        if let VisitNext::Inspect | VisitNext::Pull = self.next {
-            self.next = VisitNext::End(VisitEnd::Failed);
-        }
-    }
-
     const fn leave(&mut self, why: Unsettled) {
         self.next = VisitNext::End(VisitEnd::Unsettled { handed: self.handed, why });
     }

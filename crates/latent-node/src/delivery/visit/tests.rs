@@ -132,7 +132,6 @@ enum Act {
     Settled(Confirmation),
     Withhold,
     Stop,
-    Fail,
 }
 
 const ACTS: [Act; 14] = [
@@ -164,7 +163,6 @@ fn act(visit: &mut Visit, act: Act) {
         Act::Settled(confirmation) => visit.settled(confirmation),
         Act::Withhold => visit.withhold(Unsettled::CredentialChanged),
         Act::Stop => visit.stop(),
-        Act::Fail => visit.fail(),
     }
 }
 
@@ -182,7 +180,7 @@ fn no_order_of_answers_breaks_the_rules() {
         if depth == 0 {
             return;
         }
-        for what in ACTS.into_iter().chain([Act::Settled(Confirmation::Uncertain), Act::Settled(Confirmation::NotSent), Act::Fail]) {
+        for what in ACTS.into_iter().chain([Act::Settled(Confirmation::Uncertain), Act::Settled(Confirmation::NotSent)]) {
             let mut after = visit;
             act(&mut after, what);
             let rank = |next| match next {
@@ -203,5 +201,5 @@ fn no_order_of_answers_breaks_the_rules() {
     }
     let mut ends = 0;
     explore(begun(), false, 5, &mut ends);
-    assert!(ends > 100_000, "{ends}");
+    assert!(ends > 50_000, "{ends}");
 }

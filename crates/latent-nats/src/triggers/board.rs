@@ -1,0 +1,342 @@
+//! What can be seen of triggers from outside: counters, the state of each binding, and the last step that says something (X-039, X-040,
+//! T-021). Numbers and names of this side only.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use latent_core::{BindingId, Epoch, RouteGeneration, UnixMillis};
+use latent_node::delivery::{Backlog, Confirmation, Handed, PutOff, TerminationReason, Unsettled, VisitSettlement};
+
+use super::fault::StepFault;
+use super::install::Installed;
+
+/// Counts of everything since the installation, and what is held now. Every number stops at its largest value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TriggerSnapshot {
+    /// The epoch of this installation.
+    pub epoch: Epoch,
+    /// Bindings.
+    pub bindings: u64,
+    /// Tenants with bindings.
+    pub tenants: u64,
+    /// Visits of bindings.
+    pub visits: u64,
+    /// Inspections that were answered.
+    pub inspections: u64,
+    /// Pulls that were sent.
+    pub pulls: u64,
+    /// Messages handed out.
+    pub delivered: u64,
+    /// Activations that ended.
+    pub activations: u64,
+    /// Confirmed acknowledgements.
+    pub acknowledged: u64,
+    /// Confirmed delays.
+    pub delayed: u64,
+    /// Confirmed terminations of messages that can never run, or never again by the function's word.
+    pub terminated: u64,
+    /// Confirmed terminations after the last run.
+    pub exhausted: u64,
+    /// Settlements of which it is not known whether they arrived.
+    pub uncertain: u64,
+    /// Messages left as they were, which the broker delivers again.
+    pub unsettled: u64,
+    /// Visits refused by a bound of admission or of the pools.
+    pub refused: u64,
+    /// Visits that failed otherwise.
+    pub failed: u64,
+    /// Visits under way.
+    pub running: u64,
+    /// Connections, from dial to closed socket.
+    pub connections: u64,
+    /// Connections that authenticated.
+    pub connected: u64,
+    /// Attempts to connect that failed.
+    pub connects_failed: u64,
+    /// Parked connections that were found closed or unusable.
+    pub parked_lost: u64,
+}
+
+/// How a binding stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TriggerState {
+    /// Nothing waits.
+    Idle,
+    /// Messages wait or are being handled.
+    Busy,
+    /// A bound of the node keeps it from pulling.
+    Saturated,
+    /// Its one message waits for its delay (D-26).
+    Delayed,
+    /// It cannot get on; the report says why.
+    Stalled,
+    /// The broker gave up on a message, which is neither settled nor delivered again (T-052).
+    Stranded,
+    /// Nobody drives it.
+    Stopped,
+}
+
+impl TriggerState {
+    /// The name used in status.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Busy => "busy",
+            Self::Saturated => "saturated",
+            Self::Delayed => "delayed",
+            Self::Stalled => "stalled",
+            Self::Stranded => "stranded",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// One binding, as it was after its last visit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindingReport {
+    /// Its id.
+    pub id: BindingId,
+    /// How it stands.
+    pub state: TriggerState,
+    /// Messages never delivered, as the broker said last.
+    pub pending: u64,
+    /// Messages delivered and not settled, as the broker said last.
+    pub unacknowledged: u64,
+    /// Whether its one message waits for its delay.
+    pub delayed: bool,
+    /// How the last activation ended.
+    pub last_outcome: Option<&'static str>,
+    /// When the last message was handed out.
+    pub last_delivery_at: Option<UnixMillis>,
+    /// When the delayed message is due.
+    pub next_attempt_at: Option<UnixMillis>,
+    /// Why it cannot get on, in words of this side.
+    pub problem: Option<(StepFault, Arc<str>)>,
+}
+
+/// The last step that ended with a message or an error. Empty visits leave it in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastStep {
+    /// The epoch of the installation.
+    pub epoch: Epoch,
+    /// The binding's place in the configuration.
+    pub binding: usize,
+    /// The message's sequence in its stream and which delivery it was, if one was handed out.
+    pub handed: Option<Handed>,
+    /// The route generation that was pinned, if the reservation was made.
+    pub generation: Option<RouteGeneration>,
+    /// How it ended.
+    pub end: StepEnd,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepEnd {
+    /// A settlement was sent.
+    Settled {
+        /// Which.
+        settlement: VisitSettlement,
+        /// Whether the broker has it. It never says that the message was still pending (T-049).
+        confirmation: Confirmation,
+    },
+    /// The message was left as it was.
+    Unsettled(Unsettled),
+    /// There was none.
+    Failed(StepFault),
+}
+
+/// What one binding keeps.
+#[derive(Debug, Clone, Default)]
+struct Mark {
+    backlog: Backlog,
+    put_off: Option<PutOff>,
+    next_attempt_at: Option<UnixMillis>,
+    is_delayed: bool,
+    is_running: bool,
+    last_outcome: Option<&'static str>,
+    last_delivery_at: Option<UnixMillis>,
+    problem: Option<(StepFault, Arc<str>)>,
+}
+
+#[derive(Debug, Default)]
+struct Marks {
+    counts: TriggerSnapshot,
+    bindings: Vec<Mark>,
+    last: Option<LastStep>,
+    driven: bool,
+}
+
+/// Where visits leave what can be seen.
+#[derive(Debug)]
+pub(crate) struct Board(Mutex<Marks>);
+
+impl Board {
+    pub(crate) fn new(epoch: Epoch, bindings: usize, tenants: usize) -> Self {
+        let counts = TriggerSnapshot { epoch, bindings: bindings as u64, tenants: tenants as u64, ..TriggerSnapshot::default() };
+        Self(Mutex::new(Marks { counts, bindings: vec![Mark::default(); bindings], last: None, driven: false }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Marks> {
+        // The guarded sections cannot panic half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with(&self, binding: usize, change: impl FnOnce(&mut TriggerSnapshot, &mut Mark)) {
+        let Marks { counts, bindings, .. } = &mut *self.lock();
+        if let Some(mark) = bindings.get_mut(binding) {
+            change(counts, mark);
+        }
+    }
+
+    pub(crate) fn driven(&self, driven: bool) {
+        self.lock().driven = driven;
+    }
+
+    /// A visit begins. What the binding put off, if anything, is told.
+    pub(crate) fn begin(&self, binding: usize) -> Option<PutOff> {
+        let mut put_off = None;
+        self.with(binding, |counts, mark| {
+            add(&mut counts.visits);
+            put_off = mark.put_off;
+        });
+        put_off
+    }
+
+    pub(crate) fn inspected(&self, binding: usize, backlog: Backlog) {
+        self.with(binding, |counts, mark| {
+            add(&mut counts.inspections);
+            mark.backlog = backlog;
+        });
+    }
+
+    pub(crate) fn pulling(&self, binding: usize) {
+        self.with(binding, |counts, _| add(&mut counts.pulls));
+    }
+
+    pub(crate) fn handed(&self, binding: usize, at: UnixMillis) {
+        self.with(binding, |counts, mark| {
+            add(&mut counts.delivered);
+            mark.is_running = true;
+            mark.is_delayed = false;
+            mark.last_delivery_at = Some(at);
+        });
+    }
+
+    pub(crate) fn ended(&self, binding: usize, outcome: &'static str) {
+        self.with(binding, |counts, mark| {
+            add(&mut counts.activations);
+            mark.last_outcome = Some(outcome);
+        });
+    }
+
+    /// Nothing was there, or only what was put off.
+    pub(crate) fn quiet(&self, binding: usize, is_delayed: bool) {
+        self.with(binding, |_, mark| {
+            mark.is_delayed = is_delayed;
+            mark.problem = None;
+            if !is_delayed {
+                (mark.put_off, mark.next_attempt_at) = (None, None);
+            }
+        });
+    }
+
+    /// A visit ended with a settlement, or with a message left as it was. `put_off` says until when, where it was delayed.
+    pub(crate) fn settled(&self, step: LastStep, put_off: Option<(PutOff, UnixMillis)>) {
+        let mut marks = self.lock();
+        marks.last = Some(step);
+        let Marks { counts, bindings, .. } = &mut *marks;
+        add(match step.end {
+            StepEnd::Settled { confirmation: Confirmation::Confirmed, settlement } => match settlement {
+                VisitSettlement::Acknowledge => &mut counts.acknowledged,
+                VisitSettlement::RetryAfter { .. } => &mut counts.delayed,
+                VisitSettlement::Terminate(TerminationReason::Exhausted) => &mut counts.exhausted,
+                VisitSettlement::Terminate(_) => &mut counts.terminated,
+            },
+            StepEnd::Settled { .. } => &mut counts.uncertain,
+            StepEnd::Unsettled(_) => &mut counts.unsettled,
+            StepEnd::Failed(_) => &mut counts.failed,
+        });
+        let Some(mark) = bindings.get_mut(step.binding) else { return };
+        (mark.is_running, mark.problem, mark.is_delayed) = (false, None, put_off.is_some());
+        (mark.put_off, mark.next_attempt_at) = put_off.map_or((None, None), |(off, at)| (Some(off), Some(at)));
+    }
+
+    /// A visit failed. True when that is news.
+    pub(crate) fn failed(&self, step: LastStep, fault: StepFault, why: &str) -> bool {
+        let mut marks = self.lock();
+        marks.last = Some(step);
+        let Marks { counts, bindings, .. } = &mut *marks;
+        add(if fault.is_load() { &mut counts.refused } else { &mut counts.failed });
+        let Some(mark) = bindings.get_mut(step.binding) else { return false };
+        mark.is_running = false;
+        let is_known = mark.problem.as_ref().is_some_and(|(known, words)| *known == fault && **words == *why);
+        if !is_known {
+            mark.problem = Some((fault, why.into()));
+        }
+        !is_known
+    }
+
+    fn state(mark: &Mark, driven: bool) -> TriggerState {
+        match (&mark.problem, mark.backlog) {
+            _ if mark.is_running => TriggerState::Busy,
+            _ if !driven => TriggerState::Stopped,
+            (Some((fault, _)), _) if fault.is_load() => TriggerState::Saturated,
+            (Some(_), _) => TriggerState::Stalled,
+            _ if mark.is_delayed => TriggerState::Delayed,
+            (None, backlog) if backlog.pending > 0 || backlog.unacknowledged > 0 => TriggerState::Busy,
+            (None, backlog) if backlog.is_stranded() => TriggerState::Stranded,
+            _ => TriggerState::Idle,
+        }
+    }
+}
+
+fn add(count: &mut u64) {
+    *count = count.saturating_add(1);
+}
+
+/// Looks at installed triggers without driving them. Cheap to clone.
+#[derive(Clone)]
+pub struct TriggerMonitor(pub(super) Arc<Installed>);
+
+impl std::fmt::Debug for TriggerMonitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TriggerMonitor").field("snapshot", &self.snapshot()).finish_non_exhaustive()
+    }
+}
+
+impl TriggerMonitor {
+    /// Counts, and what is held now.
+    pub fn snapshot(&self) -> TriggerSnapshot {
+        let Installed { board, client, registration, .. } = &*self.0;
+        let in_use = registration.in_use();
+        TriggerSnapshot {
+            running: in_use.running,
+            connections: in_use.connections,
+            connected: client.connected.get(),
+            connects_failed: client.connects_failed.get(),
+            parked_lost: client.parked_lost.get(),
+            ..board.lock().counts
+        }
+    }
+
+    /// The last step that ended with a message or an error; `None` before the first.
+    pub fn last_step(&self) -> Option<LastStep> {
+        self.0.board.lock().last
+    }
+
+    /// Every binding, in the order of the configuration.
+    pub fn bindings(&self) -> Vec<BindingReport> {
+        let marks = self.0.board.lock();
+        let reports = self.0.config.bindings().iter().zip(&marks.bindings).map(|(binding, mark)| BindingReport {
+            id: binding.id().clone(),
+            state: Board::state(mark, marks.driven),
+            pending: mark.backlog.pending,
+            unacknowledged: mark.backlog.unacknowledged,
+            delayed: mark.is_delayed,
+            last_outcome: mark.last_outcome,
+            last_delivery_at: mark.last_delivery_at,
+            next_attempt_at: mark.next_attempt_at,
+            problem: mark.problem.clone(),
+        });
+        reports.collect()
+    }
+}

@@ -1,0 +1,169 @@
+//! What can be wrong with a binding, before it is installed and while it is visited.
+
+use latent_core::{ConsumerName, CoreError, LimitError, StreamName, Subject, TenantId};
+use latent_nats_proto::Evidence;
+use latent_nats_proto::triggers::{ProfileField, PullStatus};
+
+/// What is wrong with one binding of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindingProblem {
+    /// Something that has no default is missing.
+    #[error("{field} is missing; {advice}")]
+    Missing {
+        /// The field.
+        field: &'static str,
+        /// What to write there.
+        advice: &'static str,
+    },
+    /// A name or budget that breaks its rule.
+    #[error("{field}: {error}")]
+    Name {
+        /// The field.
+        field: &'static str,
+        /// The rule.
+        #[source]
+        error: CoreError,
+    },
+    /// A number outside its limit.
+    #[error("{field}: {error}")]
+    Limit {
+        /// The field.
+        field: &'static str,
+        /// The limit.
+        #[source]
+        error: LimitError,
+    },
+    /// Another form of input.
+    #[error("input is {found:?}; a trigger on a stream gives its function `wit-values`, so remove it")]
+    Input {
+        /// What was written, cut to 40 characters.
+        found: String,
+    },
+    /// The broker would deliver again while the function still runs (T-030).
+    #[error("ackWaitMillis is {ack_wait_millis} and must be at least {least_millis}, a second above operationTimeoutMillis")]
+    AckWait {
+        /// What was written.
+        ack_wait_millis: u64,
+        /// The least.
+        least_millis: u64,
+    },
+    /// The function may run longer than its delivery (T-027).
+    #[error("budget.wallTimeMillis is {wall_time_millis} and must be at most operationTimeoutMillis, {operation_timeout_millis}")]
+    WallTime {
+        /// What was written.
+        wall_time_millis: u64,
+        /// The most.
+        operation_timeout_millis: u64,
+    },
+    /// The id of another binding (T-008).
+    #[error("bindings[{first}] has the same id; ids are unique in a configuration")]
+    SameId {
+        /// The first one's place.
+        first: usize,
+    },
+    /// The consumer of another binding (T-008).
+    #[error("bindings[{first}] has consumer {consumer} of stream {stream} already; each binding needs a consumer of its own")]
+    SameConsumer {
+        /// The stream.
+        stream: StreamName,
+        /// The consumer.
+        consumer: ConsumerName,
+        /// The first one's place.
+        first: usize,
+    },
+    /// A subject of another tenant (T-009).
+    #[error("its filter {filter} belongs to tenant {owner}; a subject has one tenant")]
+    SharedFilter {
+        /// The subject.
+        filter: Subject,
+        /// Whose it is.
+        owner: TenantId,
+    },
+}
+
+/// Why a visit came to nothing, as a closed set of numbers and names: no text of the broker, nothing of a message or a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StepFault {
+    /// The service cannot be called: it is not there, or was revoked (T-012).
+    Ineligible,
+    /// A bound of admission is reached; nothing was asked of the broker (T-056).
+    Overloaded,
+    /// The node takes no new work.
+    NodeStopping,
+    /// A bound of the pools is reached, or no connection became free.
+    PoolFull,
+    /// The last dial failed; the next one waits.
+    Backoff,
+    /// No connection could be made.
+    Unreachable,
+    /// The broker does not take the credential.
+    AuthenticationRefused,
+    /// The credential is missing, expired or was changed.
+    Credential,
+    /// The stream is not there.
+    StreamMissing,
+    /// The consumer is not there.
+    ConsumerMissing,
+    /// The consumer is not as configured.
+    Mismatch(ProfileField),
+    /// The broker refuses the inspection, with its own code.
+    Refused(u64),
+    /// The broker's user may not do this.
+    PermissionRefused,
+    /// The pull ended with a status that is somebody's to mend.
+    Status(PullStatus),
+    /// The connection was lost, or the broker said what it must not.
+    Protocol(Evidence),
+    /// The deadline passed before anything was handed out.
+    DeadlineExceeded,
+    /// A message was handed out more often than the consumer's limit (D-12).
+    DeliveredTooOften,
+}
+
+impl StepFault {
+    /// The name used in status, metrics and documentation.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Ineligible => "ineligible",
+            Self::Overloaded => "overloaded",
+            Self::NodeStopping => "node-stopping",
+            Self::PoolFull => "pool-full",
+            Self::Backoff => "backoff",
+            Self::Unreachable => "unreachable",
+            Self::AuthenticationRefused => "authentication-refused",
+            Self::Credential => "credential",
+            Self::StreamMissing => "stream-missing",
+            Self::ConsumerMissing => "consumer-missing",
+            Self::Mismatch(_) => "consumer-mismatch",
+            Self::Refused(_) => "broker-refused",
+            Self::PermissionRefused => "permission-refused",
+            Self::Status(status) => status_kind(status),
+            Self::Protocol(_) => "protocol",
+            Self::DeadlineExceeded => "deadline-exceeded",
+            Self::DeliveredTooOften => "delivered-too-often",
+        }
+    }
+
+    /// Whether it goes away with load, and is no sign of something to mend.
+    pub const fn is_load(self) -> bool {
+        matches!(self, Self::Overloaded | Self::PoolFull | Self::NodeStopping)
+    }
+}
+
+const fn status_kind(status: PullStatus) -> &'static str {
+    match status {
+        PullStatus::LeadershipChange => "leadership-change",
+        PullStatus::ServerShutdown => "server-shutdown",
+        PullStatus::ConsumerDeleted | PullStatus::NoResponders => "consumer-missing",
+        PullStatus::PushBased => "push-based",
+        PullStatus::RequestTooLarge => "request-too-large",
+        PullStatus::MessageTooLarge => "message-too-large",
+        PullStatus::Precondition => "precondition",
+        PullStatus::PinLost => "pin-lost",
+        PullStatus::TooManyRequests => "too-many-requests",
+        PullStatus::Empty | PullStatus::Expired | PullStatus::AtCapacity | PullStatus::BatchCompleted => "empty",
+        PullStatus::Unknown(_) => "unknown-status",
+    }
+}

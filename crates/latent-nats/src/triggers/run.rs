@@ -1,0 +1,106 @@
+//! The one loop (T-015): whose turn, a visit, and a rest when nothing was found.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use latent_node::LocalActivationManager;
+use tokio::sync::watch;
+
+use super::board::LastStep;
+use super::install::NatsTriggers;
+use super::rotation::Found;
+use super::stop::Stop;
+use super::visit::visit;
+
+/// What one step came to. It never sleeps: waits belong to whoever drives (D-14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a step says whether there was work"]
+pub enum StepOutcome {
+    /// The broker has nothing for this binding, so it was not pulled from (T-062).
+    Idle {
+        /// The binding's place in the configuration.
+        binding: usize,
+    },
+    /// Its one message waits for its delay (D-26).
+    Delayed {
+        /// The binding's place in the configuration.
+        binding: usize,
+    },
+    /// It was pulled from and nothing came.
+    Empty {
+        /// The binding's place in the configuration.
+        binding: usize,
+    },
+    /// A message was handled, or something failed.
+    Reported(LastStep),
+    /// The stop signal came before anything was handed out.
+    Stopped,
+    /// Another epoch was installed in its place, or the pools were shut down: nothing is begun any more.
+    Retired,
+}
+
+/// Why the loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunEnd {
+    /// The stop signal, or its sender is gone.
+    Stopped,
+    /// Another epoch was installed in its place, or the pools were shut down.
+    Retired,
+}
+
+impl NatsTriggers {
+    /// Drives all bindings until `stop` says true or its sender is gone, and returns when everything that was begun has ended and every
+    /// connection is closed (T-015, T-018, T-060).
+    ///
+    /// A failure ends nothing: it is recorded, its binding is left alone for a poll interval, and the others go on (T-054, D-14). Dropping
+    /// the future closes the socket that it holds and leaves what was delivered unsettled; an activation that was begun ends by itself.
+    pub async fn run(&mut self, manager: &Arc<LocalActivationManager>, stop: watch::Receiver<bool>) -> RunEnd {
+        let mut stop = Stop::on(stop);
+        self.installed.board.driven(true);
+        let end = self.drive(manager, &mut stop).await;
+        self.installed.board.driven(false);
+        self.close_idle();
+        end
+    }
+
+    async fn drive(&mut self, manager: &Arc<LocalActivationManager>, stop: &mut Stop) -> RunEnd {
+        let interval = self.installed.config.poll_interval_millis();
+        loop {
+            if stop.is_given() {
+                return RunEnd::Stopped;
+            }
+            let Some(binding) = self.rotation.next_due(self.installed.client.clock.mono()) else {
+                if stop.race(tokio::time::sleep(Duration::from_millis(interval))).await.is_none() {
+                    return RunEnd::Stopped;
+                }
+                self.rotation.begin_sweep();
+                continue;
+            };
+            let outcome = visit(&self.installed, binding, manager, stop).await;
+            let pause = Found::Failure { not_before: self.installed.client.clock.mono().plus_millis(interval) };
+            let found = match outcome {
+                StepOutcome::Idle { .. } | StepOutcome::Delayed { .. } => Found::Nothing,
+                // A pull that brings nothing takes its time at the broker, so it is not repeated while others wait.
+                StepOutcome::Empty { .. } => pause,
+                StepOutcome::Reported(step) if step.handed.is_some() && step.is_settled() => Found::Work,
+                StepOutcome::Reported(_) => pause,
+                StepOutcome::Stopped => return RunEnd::Stopped,
+                StepOutcome::Retired => return RunEnd::Retired,
+            };
+            self.rotation.visited(binding, found);
+        }
+    }
+
+    /// Visits the next binding in turn: at most one message and one activation (T-016). Pauses after failures are the loop's own.
+    pub async fn step(&mut self, manager: &Arc<LocalActivationManager>) -> StepOutcome {
+        let Some(binding) = self.rotation.next() else { return StepOutcome::Retired };
+        self.installed.board.driven(true);
+        visit(&self.installed, binding, manager, &mut Stop::never()).await
+    }
+}
+
+impl LastStep {
+    const fn is_settled(&self) -> bool {
+        matches!(self.end, super::StepEnd::Settled { .. })
+    }
+}

@@ -1,0 +1,1 @@
+//! Triggers without a broker.
