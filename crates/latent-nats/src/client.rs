@@ -69,6 +69,7 @@ impl Client {
             server_name: peer.server_name.clone(),
             tls: tls::client_config(peer, public_roots)?,
             inbox: InstanceInbox::new(random),
+            delivered_bytes_max: None,
         };
         Ok(Self {
             dialler,
@@ -79,6 +80,12 @@ impl Client {
             connects_failed: Counter::default(),
             parked_lost: Counter::default(),
         })
+    }
+
+    /// The same, with connections that are delivered messages of at most this payload.
+    pub(crate) fn delivered(mut self, bytes_max: u32) -> Self {
+        self.dialler.delivered_bytes_max = Some(bytes_max);
+        self
     }
 
     pub(crate) const fn address(&self) -> std::net::SocketAddrV4 {

@@ -24,6 +24,8 @@ pub(crate) struct Dialler {
     pub(crate) server_name: ServerName<'static>,
     pub(crate) tls: Arc<ClientConfig>,
     pub(crate) inbox: InstanceInbox,
+    /// The largest payload that its connections are to be delivered; `None` when they deliver nothing.
+    pub(crate) delivered_bytes_max: Option<u32>,
 }
 
 /// Why no connection came to be. Nothing of a publication was written.
@@ -110,7 +112,10 @@ impl Dialler {
         let handshake = timer.race(connector.connect(self.server_name.clone(), socket)).await.ok_or(DialError::Deadline)?;
         let stream = handshake.map_err(|error| DialError::Tls { problem: problem_of(&error) })?;
         let secret = credential.secret().resolve(clock.unix())?;
-        let link = Link::new(&self.inbox, number);
+        let link = match self.delivered_bytes_max {
+            None => Link::new(&self.inbox, number),
+            Some(bytes_max) => Link::for_triggers(&self.inbox, number, bytes_max),
+        };
         let mut connection = Connection::new(stream, link, secret.stamp().clone(), clock.mono());
         let credential = match credential.username() {
             Some(user) => Credential::Password { user, password: secret.value() },

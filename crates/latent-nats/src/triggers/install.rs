@@ -70,7 +70,9 @@ impl NatsTriggers {
     ) -> Result<(Self, TriggerMonitor), InstallError> {
         limits::TENANTS.check(credentials.len().max(1) as u64).map_err(InstallError::TooManyCredentials)?;
         let credentials = client::in_order(config.tenants(), &logical_id, config.peer(), credentials)?;
+        let payload_bytes_max = config.bindings().iter().map(super::TriggerBinding::payload_ceiling_bytes).max().unwrap_or_default();
         let client = Client::new(config.peer(), config.trusts_public_roots(), credentials, Arc::clone(&pools.clock))?;
+        let client = client.delivered(payload_bytes_max);
         let reference = ProviderRef {
             logical_id: logical_id.clone(),
             capability: capability(),
@@ -78,8 +80,7 @@ impl NatsTriggers {
             epoch,
             digest: config.digest(),
         };
-        let staged_bytes = config.bindings().iter().map(super::TriggerBinding::payload_ceiling_bytes).max().unwrap_or_default();
-        let (metadata_bytes, chunk_bytes) = (config.installation_bytes(), u64::from(staged_bytes));
+        let (metadata_bytes, chunk_bytes) = (config.installation_bytes(), u64::from(payload_bytes_max));
         let registration = pools.pools.register(&logical_id, epoch, config.tenants(), metadata_bytes, chunk_bytes)?;
         let place = |tenant: &TenantId| config.tenants().iter().position(|known| known == tenant).unwrap_or_default();
         let places: Vec<usize> = config.bindings().iter().map(|binding| place(binding.tenant())).collect();

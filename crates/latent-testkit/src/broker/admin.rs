@@ -186,6 +186,41 @@ impl Admin {
         bounded("publishing", self.client.flush()).await;
     }
 
+    /// Makes a consumer as these settings say, in the broker's own form.
+    ///
+    /// # Panics
+    /// When the broker refuses.
+    pub async fn add_consumer(&self, stream: &str, settings: &serde_json::Value) {
+        let name = settings["durable_name"].as_str().expect("a durable consumer has a name");
+        let request = serde_json::json!({ "stream_name": stream, "config": settings });
+        let answer = self.ask(&format!("CONSUMER.CREATE.{stream}.{name}"), &request).await;
+        assert!(answer["error"].is_null(), "making a consumer: {answer}");
+    }
+
+    /// What the broker says of a consumer, an error among it.
+    ///
+    /// # Panics
+    /// When the broker does not answer.
+    pub async fn consumer(&self, stream: &str, name: &str) -> serde_json::Value {
+        self.ask(&format!("CONSUMER.INFO.{stream}.{name}"), &serde_json::Value::Null).await
+    }
+
+    /// Deletes a consumer.
+    ///
+    /// # Panics
+    /// When the broker refuses.
+    pub async fn delete_consumer(&self, stream: &str, name: &str) {
+        let answer = self.ask(&format!("CONSUMER.DELETE.{stream}.{name}"), &serde_json::Value::Null).await;
+        assert!(answer["error"].is_null(), "deleting a consumer: {answer}");
+    }
+
+    /// One request to the broker's own interface.
+    async fn ask(&self, what: &str, request: &serde_json::Value) -> serde_json::Value {
+        let body = if request.is_null() { Vec::new() } else { request.to_string().into_bytes() };
+        let reply = bounded("asking the broker", self.client.request(format!("$JS.API.{what}"), body.into())).await;
+        serde_json::from_slice(&reply.payload).expect("an answer in JSON")
+    }
+
     /// How many consumers there are now, of all streams.
     ///
     /// # Panics

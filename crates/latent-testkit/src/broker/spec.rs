@@ -43,6 +43,20 @@ impl BrokerUser {
         }
     }
 
+    /// The least authority that `nats-jetstream-pull-v1` needs: information about each (stream, consumer), pulls from it,
+    /// settlements of its messages, and reply inboxes.
+    pub fn trigger<'a>(name: &str, password: &str, consumers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let subjects = consumers.into_iter().flat_map(|(stream, consumer)| {
+            [
+                format!("$JS.API.CONSUMER.INFO.{stream}.{consumer}"),
+                format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"),
+                format!("$JS.ACK.{stream}.{consumer}.>"),
+                format!("$JS.ACK._.*.{stream}.{consumer}.>"),
+            ]
+        });
+        Self::publisher(name, password, subjects)
+    }
+
     /// A user that may do everything in its account.
     pub fn unlimited(name: &str, password: &str) -> Self {
         let all = vec![">".to_owned()];
