@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use latent_secrets::SecretError;
 
 use crate::broker::BrokerError;
-use crate::commands::bus::{EmptyLines, Repetition, SentCounts};
+use crate::commands::bus::{EmptyLines, Repetition, SentCounts, Stopped};
 use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
 use crate::commands::secret;
@@ -188,8 +188,8 @@ pub(crate) enum CliError {
         repetition: Repetition,
         /// Of the refused, those that may be stored another time.
         passing: u64,
-        /// The last line that was read and why no further one was.
-        stopped: Option<(u64, String)>,
+        /// Where it ended before the file did.
+        stopped: Option<Stopped>,
     },
     /// A maintenance that left something undone. What it did was told.
     #[error("the maintenance is incomplete")]
@@ -451,7 +451,7 @@ impl CliError {
             Self::Unreplayed { .. } => "they are named above with their reasons".to_owned(),
             Self::NotFound { .. } => "no event that can be read has this uid".to_owned(),
             Self::Incomplete { stopped: None, .. } => "they are named above with their lines".to_owned(),
-            Self::Incomplete { stopped: Some((line, reason)), .. } => format!("nothing was sent after line {line}: {reason}"),
+            Self::Incomplete { stopped: Some(stopped), .. } => stopped.words(),
             Self::Project(error) => error.why(),
         }
     }

@@ -157,7 +157,12 @@ fn error_document(error: &CliError) -> serde_json::Value {
     });
     match error {
         CliError::Config(config) => document["problems"] = json!(config.problems),
-        CliError::Incomplete { counts, .. } => document["counts"] = json!(counts),
+        CliError::Incomplete { counts, stopped, .. } => {
+            document["counts"] = json!(counts);
+            if let Some(stopped) = stopped {
+                document["stopped"] = json!(stopped);
+            }
+        }
         CliError::Unreplayed { counts } => document["counts"] = json!(counts),
         _ => {}
     }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use latent_bridge::{BusError, EventBus, HeadContent, PublishAck, PublishResult};
+use latent_bridge::{BusError, EventBus, HeadContent, PublishAck};
 use latent_core::{ActivationId, Offset, Partition, Place, TopicName, Uid, partition_for};
 use tokio::sync::watch;
 
 use super::administration::page_of_services;
 use super::forgetting::page_of_removed;
-use super::protocol::{Answer, Bounds, Event, Fault, NewEvent, Placed, Published, Request, TopicInfo};
+use super::protocol::{Answer, Bounds, Event, Fault, Placed, Request, TopicInfo};
+use super::publishing::publish;
 use super::replaying::replay;
 use super::statistics::{PartitionPlace, page_of_partitions};
 use super::target::{ControlTarget, TriggerStatus};
@@ -66,7 +67,7 @@ fn read(target: &dyn ControlTarget, request: Request, handed_over: &dyn Fn(Activ
         Request::Maintain => Answer::Maintained(target.maintain()?.into()),
         Request::Reload(order) => Answer::Reloaded(target.reload(order)?),
         Request::Invoke(invocation) => Answer::Invoked(Box::new(target.invoke(*invocation, handed_over)?)),
-        Request::Publish { topic, events } => publish(&*target.bus()?, &topic, events),
+        Request::Publish { topic, events } => publish(&*target.bus()?, target.engine(), &topic, events),
         Request::Services { after } => {
             let (services, more) = page_of_services(target.services()?, after.as_ref());
             Answer::Services { services, more }
@@ -131,34 +132,6 @@ fn keys_of(partitions: u32) -> Vec<String> {
     keys.into_values().collect()
 }
 
-/// Publishes records in order, together. What comes behind a failure that may pass is not tried: it must not overtake.
-fn publish(bus: &dyn EventBus, topic: &str, events: Vec<NewEvent>) -> Answer {
-    if let Err(error) = limits::PUBLISH_BATCH_RECORDS.check((events.len() as u64).max(limits::PUBLISH_BATCH_RECORDS.min)) {
-        return Answer::Fault(Fault::refused("out-of-range", error.to_string()));
-    }
-    let (mut records, mut refused) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
-    for event in events {
-        match event.into_record() {
-            Ok(record) => {
-                records.push(record);
-                refused.push(None);
-            }
-            Err(error) => refused.push(Some(error)),
-        }
-    }
-    let mut results = bus.publish_batch(topic, &records).into_iter();
-    let missing = || Err(BusError::Backend("the log gave no answer to this event".to_owned()));
-    let result = |refused: Option<BusError>| refused.map_or_else(|| results.next().unwrap_or_else(missing), Err);
-    Answer::Published(refused.into_iter().map(result).map(published).collect())
-}
-
-fn published(result: PublishResult) -> Published {
-    match result {
-        Ok(ack) => Published::Stored(ack.into()),
-        Err(error) => Published::Fault(Fault::from(&error).bounded()),
-    }
-}
-
 struct Range {
     partition: Partition,
     offset: Offset,
@@ -206,12 +179,9 @@ fn page_of_statuses(statuses: Vec<TriggerStatus>, after: Option<&str>) -> Answer
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
-    use latent_bridge::{AppendWatcher, MaintenanceReport, RecordHead};
+    use latent_bridge::{AppendWatcher, MaintenanceReport, PublishResult, RecordHead};
     use latent_core::{NewRecord, StoredRecord, Ticket, UnixMillis};
 
-    use super::super::protocol::Payload;
     use super::*;
 
     #[test]
@@ -237,54 +207,6 @@ mod tests {
             let keys = keys_of(partitions);
             let chosen: Vec<_> = keys.iter().map(|key| partition_for(key, partitions)).collect();
             assert_eq!(chosen, (0..partitions).map(Partition).collect::<Vec<_>>());
-        }
-    }
-
-    /// A log that is full once, at its second record.
-    #[derive(Default)]
-    struct FullOnce {
-        offered: Mutex<Vec<String>>,
-    }
-
-    impl EventBus for FullOnce {
-        fn submit_record(&self, topic: &str, record: NewRecord) -> Ticket<PublishResult> {
-            let mut offered = self.offered.lock().unwrap();
-            let uid = record.uid.map(|uid| uid.as_str().to_owned()).unwrap_or_default();
-            offered.push(uid.clone());
-            Ticket::ready(match offered.len() {
-                2 => Err(BusError::Busy { limit: "log_queue_records" }),
-                count => Ok(PublishAck { topic: topic.to_owned(), partition: 0, offset: count as u64, uid, duplicate: false }),
-            })
-        }
-
-        fn submit_fetch(&self, _: &str, _: Partition, _: Offset, _: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>> {
-            Ticket::ready(Ok(Vec::new()))
-        }
-
-        fn submit_heads(&self, _: &str, _: Partition, _: Offset, _: usize) -> Ticket<Result<Vec<RecordHead>, BusError>> {
-            Ticket::ready(Ok(Vec::new()))
-        }
-
-        fn submit_find(&self, _: &str, _: &str, _: &Uid) -> Ticket<Result<Option<PublishAck>, BusError>> {
-            Ticket::ready(Ok(None))
-        }
-
-        fn partitions(&self, _: &str) -> Result<u32, BusError> {
-            Ok(1)
-        }
-
-        fn topics(&self) -> Vec<String> {
-            Vec::new()
-        }
-
-        fn bounds(&self, _: &str, _: Partition) -> Result<(Offset, Offset), BusError> {
-            Ok((Offset(0), Offset(0)))
-        }
-
-        fn watch_appends(&self, _: Arc<dyn AppendWatcher>) {}
-
-        fn maintain(&self, _: UnixMillis) -> Result<MaintenanceReport, BusError> {
-            Ok(MaintenanceReport::default())
         }
     }
 
@@ -362,21 +284,5 @@ mod tests {
         let range = |max| Range { partition: Partition(1), offset: Offset(3), max };
         let offsets = |max| fetch(&bus, Engine::Nats, "t", range(max)).unwrap().iter().map(|event| event.offset).collect::<Vec<_>>();
         assert_eq!((offsets(1), offsets(100)), (vec![3], vec![3, 10]));
-    }
-
-    #[test]
-    fn nothing_overtakes_an_event_that_found_the_log_full() {
-        let bus = FullOnce::default();
-        let event = |uid: &str| NewEvent {
-            uid: Some(uid.to_owned()),
-            key: "k".to_owned(),
-            media_type: "a/b".to_owned(),
-            attributes: Vec::new(),
-            payload: Payload(uid.to_owned().into()),
-        };
-        let Answer::Published(results) = publish(&bus, "t", ["a", "b", "c", "d"].map(event).to_vec()) else { panic!("not published") };
-        let busy: Vec<_> = results.iter().map(|result| matches!(result, Published::Fault(fault) if fault.is_busy())).collect();
-        assert_eq!(busy, [false, true, true, true]);
-        assert_eq!(*bus.offered.lock().unwrap(), ["a", "b"], "the later ones were not even offered");
     }
 }

@@ -1,7 +1,7 @@
 //! Talking to a running node: JSON lines on a Unix socket in its data directory, owner-only, versioned, bounded.
 //!
 //! `protocol` holds the words, `administration` those about services and the clock, `invocation` those of a call, `reloading` those of a
-//! reload, `replaying` those of dead letters, `history` those of what became of an event, `forgetting` those of triggers that are gone, `target` and `statistics` what nodes and logs tell of themselves, `frame` the bounded lines, `answer` turns a request into an
+//! reload, `replaying` those of dead letters, `history` those of what became of an event, `forgetting` those of triggers that are gone, `target` and `statistics` what nodes and logs tell of themselves, `frame` the bounded lines, `publishing` keeps the order of what is published together, `answer` turns a request into an
 //! answer over a [`ControlTarget`], `socket`
 //! makes the socket file, `server` and `client` are the two shells. The same `answer` serves commands that open the directory
 //! themselves, so that a command gives one result whichever way it took.
@@ -21,6 +21,7 @@ mod frame;
 mod history;
 mod invocation;
 mod protocol;
+mod publishing;
 mod reloading;
 mod replaying;
 mod server;

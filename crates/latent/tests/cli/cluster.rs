@@ -211,6 +211,52 @@ fn a_publication_that_the_broker_did_not_answer_is_uncertain_and_the_same_file_a
     with_admin(&broker, async |admin| assert_eq!(admin.count("av_in_raw").await, 4));
 }
 
+/// Lines of three keys, one in each partition, each with its number.
+fn numbered(count: u64) -> String {
+    let line = |(number, key): (u64, &&str)| format!("{{\"id\":\"n{number}\",\"key\":\"{key}\",\"n\":{number}}}\n");
+    (0..count).zip(["a", "g", "c"].iter().cycle()).map(line).collect()
+}
+
+/// Numbers of the stored events of each key, in the order of its partition.
+fn numbers_by_key(env: &CliEnv) -> Vec<Vec<u64>> {
+    let read = |partition: &str| events(env, &["bus", "fetch", "in.raw", "--partition", partition, "--max", "1000000"]);
+    ["0", "1", "2"].iter().map(|partition| read(partition).iter().map(|event| event["value"]["n"].as_u64().unwrap()).collect()).collect()
+}
+
+#[test]
+fn a_publication_ends_at_an_outage_and_the_same_file_again_keeps_the_order_of_every_key() {
+    require_broker!();
+    const LINES: u64 = 10_000;
+    let broker = broker("127.0.0.1");
+    let env = without_node(&broker);
+    as_operator(&env, &["bus", "provision"]);
+    env.write("events.jsonl", numbered(LINES));
+    let words = [&["bus", "publish", "in.raw", "--file", "events.jsonl", "--json"][..], &POINTERS, &ON_NATS].concat();
+    let mut publishing = env.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let stdout = BufReader::new(publishing.stdout.take().unwrap());
+    let reading =
+        std::thread::spawn(move || stdout.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect::<Vec<Value>>());
+    // In the middle of a batch. The client is connected again while it waits for the answers that are lost.
+    with_admin(&broker, async |admin| while admin.count("av_in_raw").await <= 1_100 {});
+    broker.kill();
+    broker.restart();
+    let told = reading.join().unwrap();
+    let output = publishing.wait_with_output().unwrap();
+    let error: Value = serde_json::from_str(String::from_utf8_lossy(&output.stderr).lines().last().unwrap()).unwrap();
+    let uncertain = told.iter().any(|line| line["error"]["uncertain"] == json!(true));
+    assert_eq!(output.status.code(), Some(if uncertain { 3 } else { 1 }), "{error}");
+    let stopped = &error["error"]["stopped"];
+    let (open, last) = (stopped["first_open"].as_u64().unwrap(), stopped["last_read"].as_u64().unwrap());
+    let first_told = told.iter().find_map(|line| line["line"].as_u64()).unwrap();
+    assert!(first_told == open && open <= last && last < LINES, "{error}");
+    assert!(error["error"]["next"].as_str().unwrap().contains("publish the same file again"), "{error}");
+    let again = documents(&env.run(&words).with_status(0));
+    assert_eq!(again.len() as u64, LINES);
+    let numbers = numbers_by_key(&env);
+    assert_eq!(numbers.iter().map(Vec::len).sum::<usize>() as u64, LINES, "nothing is lost and nothing doubled");
+    assert!(numbers.iter().all(|of_key| of_key.is_sorted()), "each key in the order of the file");
+}
+
 #[test]
 fn a_long_file_is_stored_once_however_often_it_is_published() {
     require_broker!();

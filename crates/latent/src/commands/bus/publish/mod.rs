@@ -20,7 +20,7 @@ use lines::{Line, LineEnd, Lines};
 use rules::{KeyRule, LineForm, LineOutcome, Pointer, Rules, UidRule};
 use sender::{Batch, Sender};
 use source::{Original, Source};
-pub(crate) use tally::{EmptyLines, Repetition, SentCounts};
+pub(crate) use tally::{EmptyLines, Repetition, SentCounts, Stopped};
 use tally::{InvalidLines, Tally, TallyOptions};
 
 use super::location::LocationArgs;
@@ -53,6 +53,10 @@ cannot be resumed.
 
 Events of one key run in their order. Events without a key form one ordered line: one that is retried holds back those behind it. \
 Give each line its key with --key-pointer where only events of the same thing depend on each other.
+
+It ends at the first line that is uncertain, or that the log does not take for now, because what comes behind must not overtake it: how far \
+it came is said, and the same command with the same file goes on from there. On a broker a line is recognised for as long as the broker knows \
+its uid (`dedup_hours` of the manifest): run it again within that time.
 
 Exit status: 3 if any event is uncertain, else 1 if any was refused, else 0.")]
 pub(crate) struct PublishArgs {

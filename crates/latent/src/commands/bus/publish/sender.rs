@@ -102,7 +102,6 @@ impl<'t> Sender<'t> {
     fn publish(&mut self, events: Vec<NewEvent>) -> (Vec<Published>, Option<String>) {
         let mut patience = Patience::begin();
         let (results, stopped) = publish_in_order(events, |events| self.publish_once(events), |progress| patience.wait(progress));
-        let stopped = stopped.or_else(|| results.iter().find_map(failed_for_now));
         (results, stopped)
     }
 
@@ -119,13 +118,18 @@ impl<'t> Sender<'t> {
     }
 }
 
-/// Why nothing more is sent after this result: a later event of its key would overtake one that the log did not take for now.
+/// Why nothing more is sent after this result: a later event of its key would overtake one that the log did not take for now, or of which
+/// nobody knows whether it did. Published again it would then lie behind that later one.
 fn failed_for_now(result: &Published) -> Option<String> {
     match result {
         // A damaged record that has the event's uid is that event's trouble and does not pass by waiting.
-        Published::Fault(fault) if !fault.permanent && !fault.uncertain && fault.kind != "unreadable" => Some(fault.message.clone()),
+        Published::Fault(fault) if !fault.permanent && fault.kind != "unreadable" => Some(fault.message.clone()),
         _ => None,
     }
+}
+
+fn is_busy(result: &Published) -> bool {
+    matches!(result, Published::Fault(fault) if fault.is_busy())
 }
 
 /// One result for each event handed over, and why there can be no further try.
@@ -138,7 +142,8 @@ enum Progress {
     None,
 }
 
-/// Hands events over, and those that found the log busy again, in their order, until `wait` has had enough.
+/// Hands events over, and those that found the log busy again, in their order, until `wait` has had enough. Behind an event that failed for
+/// now in another way nothing is handed over any more.
 fn publish_in_order(
     events: Vec<NewEvent>,
     mut publish_once: impl FnMut(Vec<NewEvent>) -> Try,
@@ -149,10 +154,11 @@ fn publish_in_order(
     let mut left: Vec<(usize, NewEvent)> = events.into_iter().enumerate().collect();
     while !left.is_empty() {
         let (answers, stopped) = publish_once(left.iter().map(|(_, event)| event.clone()).collect());
+        let stopped = stopped.or_else(|| answers.iter().filter(|answer| !is_busy(answer)).find_map(failed_for_now));
         let offered = left.len();
         let mut busy = Vec::new();
         for ((at, event), answer) in left.into_iter().zip(answers) {
-            if matches!(&answer, Published::Fault(fault) if fault.is_busy()) {
+            if is_busy(&answer) {
                 busy.push((at, event));
             }
             if let Some(slot) = results.get_mut(at) {
@@ -161,7 +167,11 @@ fn publish_in_order(
         }
         let progress = if busy.len() < offered { Progress::Some } else { Progress::None };
         left = busy;
-        if stopped.is_some() || (!left.is_empty() && wait(progress) == Waited::LongEnough) {
+        if stopped.is_some() {
+            return (results, stopped);
+        }
+        if !left.is_empty() && wait(progress) == Waited::LongEnough {
+            let stopped = results.iter().find_map(failed_for_now);
             return (results, stopped);
         }
     }
@@ -332,7 +342,27 @@ mod tests {
     fn a_log_that_stays_busy_is_given_up_and_says_so() {
         let always_busy = |events: Vec<NewEvent>| (events.iter().map(|_| busy()).collect(), None);
         let (results, stopped) = publish_in_order(events(&["a", "b"]), always_busy, |_| Waited::LongEnough);
-        assert_eq!((shown(&results), stopped), (vec!["busy".to_owned(), "busy".to_owned()], None));
+        assert_eq!((shown(&results), stopped), (vec!["busy".to_owned(), "busy".to_owned()], Some(String::new())));
+    }
+
+    #[test]
+    fn nothing_is_handed_over_behind_an_event_that_may_be_stored_or_was_not() {
+        let not_sent = || Published::Fault(Fault { permanent: false, ..Fault::refused("not-sent", "away".to_owned()) });
+        let uncertain = || Published::Fault(Fault::unanswered("gone"));
+        for (failed, kind) in [(not_sent(), "not-sent"), (uncertain(), "uncertain")] {
+            let mut tries = 0;
+            let at_second = |events: Vec<NewEvent>| {
+                tries += 1;
+                (vec![stored(uid(&events[0])), failed.clone(), busy()], None)
+            };
+            let (results, stopped) = publish_in_order(events(&["a", "b", "c"]), at_second, |_| Waited::TryAgain);
+            assert_eq!(shown(&results), ["a", kind, "busy"]);
+            assert!(stopped.is_some() && tries == 1, "{stopped:?}");
+        }
+        let refused =
+            |events: Vec<NewEvent>| (vec![Published::Fault(Fault::refused("rejected", String::new())), stored(uid(&events[1]))], None);
+        let (results, stopped) = publish_in_order(events(&["a", "b"]), refused, |_| Waited::TryAgain);
+        assert_eq!((shown(&results), stopped), (vec!["rejected".to_owned(), "b".to_owned()], None), "refused for good holds nothing up");
     }
 
     #[test]

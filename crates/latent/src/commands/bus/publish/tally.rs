@@ -64,6 +64,30 @@ impl SentCounts {
     }
 }
 
+/// Where a publication ended before its file did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Stopped {
+    /// The last line that was read. Nothing after it was sent.
+    pub(crate) last_read: u64,
+    /// The first line that is neither stored nor refused for good.
+    pub(crate) first_open: Option<u64>,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+impl Stopped {
+    /// How far it came and why no further.
+    pub(crate) fn words(&self) -> String {
+        let Self { last_read, first_open, reason } = self;
+        let done = match first_open {
+            Some(1) | None => String::new(),
+            Some(2) => "line 1 is done; ".to_owned(),
+            Some(line) => format!("the lines up to {} are done; ", line.saturating_sub(1)),
+        };
+        format!("{done}nothing was sent after line {last_read}: {reason}")
+    }
+}
+
 /// What a tally needs to know of its publication.
 pub(super) struct TallyOptions<'t> {
     pub(super) topic: &'t str,
@@ -81,6 +105,8 @@ pub(super) struct Tally<'t> {
     counts: SentCounts,
     /// Of the refused, those that may be stored another time.
     passing: u64,
+    /// The first line that is neither stored nor refused for good.
+    open: Option<u64>,
     run: Option<Run>,
 }
 
@@ -106,7 +132,7 @@ impl Run {
 impl<'t> Tally<'t> {
     /// Nothing counted yet.
     pub(super) fn new(options: TallyOptions<'t>, form: Form) -> Self {
-        Self { progress: progress_bar(options.bytes, form), options, counts: SentCounts::default(), passing: 0, run: None }
+        Self { progress: progress_bar(options.bytes, form), options, counts: SentCounts::default(), passing: 0, open: None, run: None }
     }
 
     /// Tells and counts a batch; returns why nothing more can be sent, if so.
@@ -147,6 +173,7 @@ impl<'t> Tally<'t> {
         *count += 1;
         self.counts.conflicts += u64::from(fault.is_conflict());
         self.passing += u64::from(!fault.permanent && !fault.uncertain);
+        self.open = self.open.or((!fault.permanent).then_some(number));
         match output.form() {
             Form::Json => output.json(&json!({ "line": number, "error": fault })),
             Form::Human => {
@@ -184,6 +211,7 @@ impl<'t> Tally<'t> {
 
     /// The summary, and how the command ends. `stopped` is the last line read and why no further one was.
     pub(super) fn finish(mut self, output: &mut Output, stopped: Option<(u64, String)>) -> Result<(), CliError> {
+        let stopped = stopped.map(|(last_read, reason)| Stopped { last_read, first_open: self.open, reason });
         self.end_run(output);
         self.progress.finish_and_clear();
         let Self { options: TallyOptions { topic, uids, empty, .. }, counts, passing, .. } = self;
@@ -284,6 +312,15 @@ mod tests {
         let none = SentCounts { conflicts: 1, uncertain: 1, ..SentCounts::default() };
         assert_eq!(counts(InvalidLines::Refuse), SentCounts { refused: 5, ..none });
         assert_eq!(counts(InvalidLines::Skip), SentCounts { refused: 3, skipped: 2, ..none });
+    }
+
+    #[test]
+    fn a_publication_that_stopped_says_how_far_it_came() {
+        let words = |first_open| Stopped { last_read: 9, first_open, reason: "away".to_owned() }.words();
+        assert_eq!(words(None), "nothing was sent after line 9: away");
+        assert_eq!(words(Some(1)), "nothing was sent after line 9: away");
+        assert_eq!(words(Some(2)), "line 1 is done; nothing was sent after line 9: away");
+        assert_eq!(words(Some(8)), "the lines up to 7 are done; nothing was sent after line 9: away");
     }
 
     #[test]
