@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use latent_secrets::SecretError;
 
 use crate::broker::BrokerError;
-use crate::commands::bus::{EmptyLines, Repetition, SentCounts, Stopped};
+use crate::commands::bus::{EmptyLines, Repetition, SentCounts, Stopped, named};
 use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
 use crate::commands::secret;
@@ -117,6 +117,16 @@ pub(crate) enum CliError {
         /// Where reading can go on in that partition.
         continue_at: u64,
         /// The log's answer.
+        fault: Fault,
+    },
+    /// A topic was followed, and some of its partitions could not be read when that ended.
+    #[error("{} of {topic} could not be read when the tail ended", partitions_of(places))]
+    Unread {
+        /// The topic.
+        topic: String,
+        /// Each partition, and the offset to go on at.
+        places: Vec<(u32, u64)>,
+        /// Why the first of them could not be read.
         fault: Fault,
     },
     /// The log has no topic of this name.
@@ -306,6 +316,10 @@ pub(crate) enum Existence {
     NotThere,
 }
 
+fn partitions_of(places: &[(u32, u64)]) -> String {
+    named(&places.iter().map(|(partition, _)| *partition).collect::<Vec<_>>())
+}
+
 /// Without a refused or uncertain event, it is the end of the file that is missing.
 fn incomplete(counts: &SentCounts) -> String {
     match (counts.refused, counts.uncertain) {
@@ -354,6 +368,7 @@ impl CliError {
             Self::Control { source, .. } | Self::Unanswered { source, .. } => source.kind(),
             Self::Unmaintained { .. } => "maintenance-incomplete",
             Self::Log { fault, .. } | Self::Damaged { fault, .. } | Self::Provisioned { fault, .. } => &fault.kind,
+            Self::Unread { .. } => "partitions-unread",
             Self::UnknownTopic { .. } => "unknown-topic",
             Self::UnknownService { .. } => "unknown-service",
             Self::UnknownTrigger { .. } => "unknown-trigger",
@@ -392,6 +407,7 @@ impl CliError {
             Self::Unreplayed { counts } if counts.uncertain > 0 => ExitStatus::Uncertain,
             Self::Log { .. }
             | Self::Damaged { .. }
+            | Self::Unread { .. }
             | Self::UnknownTopic { .. }
             | Self::UnknownService { .. }
             | Self::UnknownTrigger { .. }
@@ -444,7 +460,9 @@ impl CliError {
             Self::NotProvisioned { .. } => "no node was started on it yet, so it holds no topics".to_owned(),
             Self::Control { source, .. } | Self::Unanswered { source, .. } => source.to_string(),
             Self::Unmaintained { done } => incomplete_maintenance(done),
-            Self::Log { fault, .. } | Self::Damaged { fault, .. } | Self::Provisioned { fault, .. } => fault.message.clone(),
+            Self::Log { fault, .. } | Self::Damaged { fault, .. } | Self::Unread { fault, .. } | Self::Provisioned { fault, .. } => {
+                fault.message.clone()
+            }
             Self::UnknownTopic { declared, .. } => declared_topics(declared),
             Self::UnknownService { known, .. } => known_services(known),
             Self::UnknownTrigger { known, .. } => known_triggers(known),
@@ -490,6 +508,11 @@ impl CliError {
             Self::Log { fault, .. } => next_of(fault),
             Self::Damaged { partition, continue_at, .. } => {
                 format!("run it again with --partition {partition} --offset {continue_at} to read on after it")
+            }
+            Self::Unread { topic, places, .. } => {
+                let more = if places.len() > 1 { ", and so for each of the others" } else { "" };
+                let (partition, offset) = places.first().copied().unwrap_or_default();
+                format!("see to what it says; `latent bus tail {topic} --partition {partition} --from {offset}` goes on there{more}")
             }
             Self::UnknownTopic { nearest, .. } => nearest.as_ref().map_or_else(
                 || "name one of them, or add it to the manifest and start the node again".to_owned(),

@@ -163,6 +163,10 @@ fn error_document(error: &CliError) -> serde_json::Value {
                 document["stopped"] = json!(stopped);
             }
         }
+        CliError::Unread { places, .. } => {
+            let place = |(partition, offset): &(u32, u64)| json!({ "partition": partition, "offset": offset });
+            document["partitions"] = places.iter().map(place).collect();
+        }
         CliError::Unreplayed { counts } => document["counts"] = json!(counts),
         _ => {}
     }

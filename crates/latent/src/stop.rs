@@ -18,20 +18,11 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// Listens for SIGINT and SIGTERM from now on, on a thread of its own. Soon after one the process ends with status 0, whatever it is
-    /// doing: only for commands that change nothing.
+    /// Listens for SIGINT and SIGTERM from now on, on a thread of its own. Soon after one the process ends, whatever it is doing: only for
+    /// commands that change nothing. `last` runs before that, puts in order what has to be, and says with which status it ends.
     ///
     /// # Errors
     /// [`CliError::Node`] when the system refuses the handler or the thread.
-    pub(crate) fn install() -> Result<Self, CliError> {
-        Self::install_then(|| ExitStatus::Done)
-    }
-
-    /// As [`StopSignal::install`], for a command that has something to put in order: `last` runs before the process ends by force, and
-    /// says with which status.
-    ///
-    /// # Errors
-    /// See [`StopSignal::install`].
     pub(crate) fn install_then(last: impl FnOnce() -> ExitStatus + Send + 'static) -> Result<Self, CliError> {
         let failed = |error: std::io::Error| CliError::Node {
             what: "the command cannot listen for signals".to_owned(),

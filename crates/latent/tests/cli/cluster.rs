@@ -300,6 +300,48 @@ fn a_tail_follows_a_broker_with_one_consumer_a_partition_and_through_its_restart
 }
 
 #[test]
+fn a_partition_that_cannot_be_read_is_told_and_holds_up_no_other_one() {
+    require_broker!();
+    let broker = broker("127.0.0.1");
+    let env = without_node(&broker);
+    make_streams(&broker, &json!({ "max_consumers": 2 }));
+    publish_lines(&env, LINES, 0);
+    let words = on_nats(&["bus", "tail", "in.raw", "--from-start", "--json"]);
+    let mut command = env.command(&words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tail = ChildGuard::spawn(&mut command).unwrap();
+    let (mut stdout, mut stderr) = (BufReader::new(tail.take_stdout().unwrap()), BufReader::new(tail.take_stderr().unwrap()));
+    let mut next = |wanted: &str| {
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["uid"], json!(wanted), "{line}");
+    };
+    // The first partition has u4, the second one u1 and u3; the third one gets no consumer any more.
+    ["u4", "u1", "u3"].into_iter().for_each(&mut next);
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    let note: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&note["topic"], &note["partitions"]), (&json!("in.raw"), &json!([2])), "{note}");
+    let told = note["note"].as_str().unwrap();
+    assert!(told.starts_with("partition 2 of in.raw cannot be read now") && told.contains("maximum consumers limit"), "{told}");
+    publish_lines(&env, "{\"id\":\"u5\",\"key\":\"a\"}\n", 0);
+    next("u5");
+    tail.terminate().unwrap();
+    assert_eq!(tail.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(1));
+    let rest: Vec<_> = stderr.lines().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap()).collect();
+    assert_eq!(rest.len(), 1, "it is told once: {rest:?}");
+    let error = &rest[0]["error"];
+    assert_eq!((&error["kind"], &error["partitions"]), (&json!("partitions-unread"), &json!([{ "partition": 2, "offset": 2 }])), "{error}");
+    // Where no partition can ever be read, there is nothing to wait for.
+    let mut first = Running::start(&env, &on_nats(&["bus", "tail", "in.raw", "--partition", "0", "--from-start", "--json"]));
+    let mut second = Running::start(&env, &on_nats(&["bus", "tail", "in.raw", "--partition", "1", "--from-start", "--json"]));
+    let _ = (first.document(), second.document());
+    let error = error_of(&run(&env, &["bus", "tail", "in.raw", "--partition", "2", "--json"], 1));
+    assert_eq!(error["kind"], json!("backend"), "{error}");
+    assert_eq!((first.stop(), second.stop()), (Some(0), Some(0)));
+}
+
+#[test]
 fn what_is_wrong_with_the_environment_is_named_with_the_next_step() {
     let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
     env.write("bridge.yaml", TOPICS);
@@ -380,13 +422,19 @@ fn provision_for(broker: &Broker, env: &CliEnv) {
     let ca = env.write("ca.pem", broker.ca().root_pem());
     // The certificate is of a name that resolves to nothing here, so the streams are made through the test's own client.
     drop(ca);
+    make_streams(broker, &json!({}));
+}
+
+/// The streams of [`TOPICS`], with what `more` says of each.
+fn make_streams(broker: &Broker, more: &Value) {
     with_admin(broker, async |admin| {
         for (stream, subjects) in [("av_in_raw", json!(["in.raw.p0", "in.raw.p1", "in.raw.p2"])), ("av_out", json!(["out.p0"]))] {
             let nanos = 7_200_000_000_000_u64;
-            let stream_config = json!({
+            let mut stream_config = json!({
                 "name": stream, "subjects": subjects, "storage": "file", "retention": "limits", "discard": "old", "max_age": nanos,
                 "duplicate_window": nanos, "num_replicas": 1, "allow_direct": true,
             });
+            stream_config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             let reply = admin.client().request(format!("$JS.API.STREAM.CREATE.{stream}"), stream_config.to_string().into()).await.unwrap();
             assert!(!String::from_utf8_lossy(&reply.payload).contains("\"error\""), "{:?}", reply.payload);
         }

@@ -5,11 +5,16 @@
 //! broker anybody may append: where no node answers, the broker itself is followed, and waited for while it is away.
 //!
 //! What cannot be printed is told on standard error and passed: a damaged record, and offsets that retention removed before they were
-//! read. On a broker the offsets of a partition have gaps, so a gap tells nothing there.
+//! read. On a broker the offsets of a partition have gaps, so a gap tells nothing there. A partition that cannot be read for now holds up
+//! no other one (`troubles`).
+
+mod troubles;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -21,9 +26,12 @@ use crate::access::{Access, unexpected};
 use crate::control::{Answer, Bounds, Fault, Request};
 use crate::engine::Engine;
 use crate::error::CliError;
+use crate::exit::ExitStatus;
 use crate::limits;
 use crate::output::Output;
 use crate::stop::StopSignal;
+pub(crate) use troubles::named;
+use troubles::{Troubles, is_outage};
 
 /// How long the log is left alone after it had nothing new.
 const POLL_PAUSE: Duration = Duration::from_millis(200);
@@ -38,7 +46,10 @@ Examples:
   latent bus tail triage.results --from-start --json
   latent bus tail triage.results --partition 0 --from 1200
 
-Ends with Ctrl-C or when its reader goes away, with status 0. It goes on through restarts of node and broker.")]
+Ends with Ctrl-C or when its reader goes away. It goes on through restarts of node and broker. A record that cannot be read is told and \
+passed; a partition that cannot be read for now is told and tried again, and the others go on.
+
+Exit status: 0, or 1 when partitions could not be read at the end while others were.")]
 pub(crate) struct TailArgs {
     #[command(flatten)]
     location: LocationArgs,
@@ -58,10 +69,14 @@ pub(crate) struct TailArgs {
 /// Follows until interrupted, through restarts of node and broker. Partitions take turns; within one, events come in order.
 pub(super) fn tail(args: &TailArgs, output: &mut Output) -> Result<(), CliError> {
     let location = args.location.locate_existing()?;
-    let stop = StopSignal::install()?;
+    let incomplete = Arc::new(AtomicBool::new(false));
+    let at_force = Arc::clone(&incomplete);
+    let stop = StopSignal::install_then(move || if at_force.load(Ordering::Relaxed) { ExitStatus::Failed } else { ExitStatus::Done })?;
     let mut way = Some(location.access("latent bus tail")?);
     let engine = way.as_mut().map_or(Ok(Engine::Embedded), Access::engine)?;
-    let mut following = Following { args, engine, printer: EventPrinter::new(&args.topic, output), cursors: BTreeMap::new(), away: false };
+    let printer = EventPrinter::new(&args.topic, output);
+    let mut following =
+        Following { args, engine, printer, cursors: BTreeMap::new(), troubles: Troubles::default(), begin: Instant::now(), away: false };
     while !stop.is_set() && !output.is_closed() {
         output.look_for_reader();
         let Some(access) = &mut way else {
@@ -82,12 +97,13 @@ pub(super) fn tail(args: &TailArgs, output: &mut Output) -> Result<(), CliError>
             }
             Err(error) => return Err(error),
         }
+        incomplete.store(following.unread().is_some(), Ordering::Relaxed);
         // Whoever sees these lines may start a node at once: they are shown when the directory is given back.
         if !matches!(way, Some(Access::Directory(_))) {
             output.flush()?;
         }
     }
-    Ok(())
+    following.unread().map_or(Ok(()), Err)
 }
 
 /// The way to a log that was lost, when there is one again.
@@ -101,11 +117,6 @@ fn found_again(location: &Location) -> Result<Option<Access>, CliError> {
             Err(error) => Err(error),
         },
     }
-}
-
-/// A broker that does not answer now, and may again.
-fn is_outage(fault: &Fault) -> bool {
-    !fault.permanent && matches!(&*fault.kind, "timeout" | "not-sent" | "busy")
 }
 
 /// What to do when there is nothing new: wait with the node, or give the directory back and wait for a node.
@@ -133,39 +144,87 @@ struct Following<'a> {
     engine: Engine,
     printer: EventPrinter<'a>,
     cursors: BTreeMap<u32, Cursor>,
+    troubles: Troubles,
+    begin: Instant,
     /// The broker was away at the last turn, which was told.
     away: bool,
 }
 
 impl Following<'_> {
-    /// One turn over all partitions.
+    /// One turn over all partitions that can be read.
     fn turn(&mut self, access: &mut Access, output: &mut Output) -> Result<Progress, CliError> {
         if self.cursors.is_empty() {
             self.cursors = place_cursors(self.args, access)?;
             self.tell_where_it_begins(output);
         }
         let mut progress = Progress::None;
-        for cursor in self.cursors.values_mut() {
-            let wanted = cursor.offset;
-            let page = match cursor.page(access, limits::FETCH_PAGE_RECORDS.max) {
-                Ok(page) => page,
-                Err(CliError::Damaged { continue_at, fault, .. }) => {
-                    step_over(cursor, access, self.engine, (continue_at, &fault), output)?;
-                    progress = Progress::Some;
+        let due: Vec<_> = self.cursors.keys().copied().filter(|at| self.troubles.is_due(*at, self.begin.elapsed())).collect();
+        for partition in due {
+            match self.turn_of(partition, access, output) {
+                Ok(Progress::Some) => progress = Progress::Some,
+                Ok(Progress::None) => {}
+                Err(CliError::Log { fault, .. }) if !fault.permanent => {
+                    self.forget_changed(partition, &fault);
+                    self.troubles.failed(partition, fault, self.begin.elapsed());
                     continue;
                 }
                 Err(error) => return Err(error),
-            };
-            // A damaged record ends a page, so what a page leaves out before its first event is not there any more.
-            if let Some(first) = page.first().filter(|_| self.engine == Engine::Embedded) {
-                tell_gap(cursor, wanted..first.offset, output);
             }
-            for event in page {
-                self.printer.print(output, &event)?;
-                progress = Progress::Some;
-            }
+            self.troubles.read(partition);
         }
+        if let Some(fault) = self.troubles.hopeless(self.cursors.len()) {
+            return Err(CliError::Log { doing: format!("reading {}", self.args.topic), fault: fault.clone() });
+        }
+        self.tell_troubles(output);
         Ok(progress)
+    }
+
+    /// The next page of one partition.
+    fn turn_of(&mut self, partition: u32, access: &mut Access, output: &mut Output) -> Result<Progress, CliError> {
+        let Some(cursor) = self.cursors.get_mut(&partition) else { return Ok(Progress::None) };
+        let wanted = cursor.offset;
+        let page = match cursor.page(access, limits::FETCH_PAGE_RECORDS.max) {
+            Ok(page) => page,
+            Err(CliError::Damaged { continue_at, fault, .. }) => {
+                step_over(cursor, access, self.engine, (continue_at, &fault), output)?;
+                return Ok(Progress::Some);
+            }
+            Err(error) => return Err(error),
+        };
+        // A damaged record ends a page, so what a page leaves out before its first event is not there any more.
+        if let Some(first) = page.first().filter(|_| self.engine == Engine::Embedded) {
+            tell_gap(cursor, wanted..first.offset, output);
+        }
+        for event in &page {
+            self.printer.print(output, event)?;
+        }
+        Ok(if page.is_empty() { Progress::None } else { Progress::Some })
+    }
+
+    /// Offsets of another history are none of this one, which is read from its begin: better an event twice than one left out.
+    fn forget_changed(&mut self, partition: u32, fault: &Fault) {
+        if let Some(cursor) = self.cursors.get_mut(&partition).filter(|_| fault.kind == "history-changed") {
+            cursor.offset = 0;
+        }
+    }
+
+    fn tell_troubles(&mut self, output: &Output) {
+        for told in self.troubles.tell() {
+            let words = told.words(&self.args.topic, self.cursors.len());
+            let mut document = serde_json::json!({ "note": words, "topic": self.args.topic, "partitions": told.partitions });
+            if let Some(fault) = &told.fault {
+                document["error"] = serde_json::json!(fault);
+            }
+            output.note(&document, words.as_str());
+        }
+    }
+
+    /// What is left unread, as the end of the command.
+    fn unread(&self) -> Option<CliError> {
+        let (partitions, fault) = self.troubles.unread(self.cursors.len())?;
+        let places = partitions.iter().filter_map(|partition| self.cursors.get(partition));
+        let places = places.map(|cursor| (cursor.partition, cursor.offset)).collect();
+        Some(CliError::Unread { topic: self.args.topic.clone(), places, fault: fault.clone() })
     }
 
     fn wait_for_broker(&mut self, fault: &Fault, stop: &StopSignal, output: &Output) {
