@@ -509,11 +509,7 @@ impl CliError {
             Self::Damaged { partition, continue_at, .. } => {
                 format!("run it again with --partition {partition} --offset {continue_at} to read on after it")
             }
-            Self::Unread { topic, places, .. } => {
-                let more = if places.len() > 1 { ", and so for each of the others" } else { "" };
-                let (partition, offset) = places.first().copied().unwrap_or_default();
-                format!("see to what it says; `latent bus tail {topic} --partition {partition} --from {offset}` goes on there{more}")
-            }
+            Self::Unread { topic, places, .. } => after_tail(topic, places),
             Self::UnknownTopic { nearest, .. } => nearest.as_ref().map_or_else(
                 || "name one of them, or add it to the manifest and start the node again".to_owned(),
                 |nearest| format!("did you mean {nearest}?"),
@@ -549,6 +545,12 @@ impl CliError {
             Self::Output { .. } => "check where the output goes and run the command again".to_owned(),
         }
     }
+}
+
+fn after_tail(topic: &str, places: &[(u32, u64)]) -> String {
+    let more = if places.len() > 1 { ", and so for each of the others" } else { "" };
+    let (partition, offset) = places.first().copied().unwrap_or_default();
+    format!("see to what it says; `latent bus tail {topic} --partition {partition} --from {offset}` goes on there{more}")
 }
 
 const STORE_THE_REST: &str = "publish only what is not stored: with --fresh-uids every line of the file would be stored anew";

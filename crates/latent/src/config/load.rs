@@ -43,6 +43,20 @@ pub(crate) fn load(path: &Path, files: NamedFiles) -> Result<Loaded, ConfigError
     parse(path, &text, files)
 }
 
+/// As [`load`], for `latent dev`, which has its topics in a directory of its own: what a function publishes while it is written must not
+/// reach a broker.
+///
+/// # Errors
+/// As [`load`], and for topics on a broker.
+pub(crate) fn load_for_dev(path: &Path, files: NamedFiles) -> Result<Loaded, ConfigError> {
+    let loaded = load(path, files)?;
+    if loaded.config.engine.broker().is_none() {
+        return Ok(loaded);
+    }
+    let problem = Problem { at: None, fault: Fault::DevOnNats };
+    Err(ConfigError { path: path.to_owned(), problems: vec![PlacedProblem::of(path, "", &problem)] })
+}
+
 fn read(path: &Path) -> Result<String, Fault> {
     let unreadable = |error: std::io::Error| Fault::Unreadable { reason: error.to_string() };
     let file = std::fs::File::open(path).map_err(|error| match error.kind() {

@@ -27,7 +27,7 @@ mod tests;
 pub(crate) use engine::read_manifest;
 #[cfg(test)]
 pub(crate) use load::parse as load_text;
-pub(crate) use load::{NamedFiles, load};
+pub(crate) use load::{NamedFiles, load, load_for_dev};
 pub(crate) use problem::{ConfigError, Warning};
 pub(crate) use section::nearest;
 pub(crate) use settings::{Config, EngineConfig};

@@ -80,6 +80,8 @@ pub(super) enum Fault {
     OtherEngine { table: String, key: &'static str, engine: Engine },
     #[error("{by} is woken by a topic on the engine nats, which is not built in this version")]
     TriggerOnNats { by: String },
+    #[error("its [engine] is nats, and `latent dev` has its topics in a directory, never on a broker")]
+    DevOnNats,
     #[error("topic {topic:?} is shared between tenants, which the engine nats does not allow")]
     ShareOnNats { topic: String },
     #[error("the name of a secret cannot be used: {problem}")]
@@ -152,6 +154,7 @@ impl Fault {
             Self::Broker { .. } => "config-broker",
             Self::OtherEngine { .. } => "config-other-engine",
             Self::TriggerOnNats { .. } => "config-trigger-on-nats",
+            Self::DevOnNats => "config-dev-on-nats",
             Self::ShareOnNats { .. } => "config-share-on-nats",
             Self::SecretName { .. } => "config-secret-name",
             Self::NoSecrets { .. } => "config-no-secrets",
@@ -214,6 +217,9 @@ impl Fault {
             Self::OtherEngine { engine: Engine::Nats, .. } => "remove it, or use kind = \"embedded\"".to_owned(),
             Self::OtherEngine { engine: Engine::Embedded, .. } => "remove it, or use kind = \"nats\"".to_owned(),
             Self::TriggerOnNats { .. } => "leave the trigger out, or use kind = \"embedded\" in [engine]".to_owned(),
+            Self::DevOnNats => {
+                "use kind = \"embedded\" in the [engine] of the folder's latent.toml, or `latent run -c FILE` with this one".to_owned()
+            }
             Self::ShareOnNats { .. } => "remove share, and give the other tenant a topic of its own".to_owned(),
             Self::SecretName { .. } => "use the name under which `latent secret list` shows it".to_owned(),
             Self::NoSecrets { .. } => "add [secrets] with key_file = \"secrets.key\"; docs/secrets.md shows how to make one".to_owned(),

@@ -492,6 +492,19 @@ fn a_node_on_a_broker_publishes_what_its_functions_publish_stopped_or_running() 
 }
 
 #[test]
+fn dev_refuses_topics_on_a_broker_before_anything_is_dialled_or_built() {
+    let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
+    env.write("bridge.yaml", TOPICS);
+    env.write("ca.der", latent_testkit::broker::TestCa::new().root_der());
+    env.write("latent.toml", config("127.0.0.1:1", "broker.latent.test"));
+    let _ = env.run(["bus", "topics"]).with_status(1);
+    let error = error_of(&env.run(["dev", ".", "--json"]).with_status(2));
+    assert_eq!((&error["kind"], &error["problems"][0]["kind"]), (&json!("config-invalid"), &json!("config-dev-on-nats")), "{error}");
+    assert!(error["next"].as_str().unwrap().contains("kind = \"embedded\""), "{error}");
+    assert!(!env.folder().join("data").exists(), "nothing was made");
+}
+
+#[test]
 fn what_needs_no_topics_needs_no_broker_and_what_there_is_not_yet_is_said() {
     require_broker!();
     let broker = broker("broker.latent.test");

@@ -54,7 +54,7 @@ Examples:
   latent dev hello
   latent dev . --json
 
-DIR holds a latent.toml, as `latent new` makes one. A component below a Cargo project's target folder is built when a source of that \
+DIR holds a latent.toml, as `latent new` makes one, with the embedded engine. A component below a Cargo project's target folder is built when a source of that \
 project changes; any other component is taken in when its file changes. A build that fails, or a component that cannot be used, leaves \
 what runs as it is and says why. Ctrl-C ends the node in order.
 
@@ -75,7 +75,7 @@ pub(crate) fn dev(args: &DevArgs, output: &mut Output) -> Result<(), CliError> {
     let unreadable = |error: std::io::Error| CliError::Input { file: args.dir.clone(), reason: error.to_string() };
     // Programs that build run in other folders.
     let config_path = std::path::absolute(&args.dir).map_err(unreadable)?.join(CONFIG);
-    let config = config::load(&config_path, NamedFiles::NotNeeded)?.config;
+    let config = config::load_for_dev(&config_path, NamedFiles::NotNeeded)?.config;
     output.flush()?;
     let runtime = node::runtime()?;
     let signals = Signals::listen(&runtime)?;

@@ -149,7 +149,7 @@ impl Workshop {
     }
 
     fn survey(&mut self) {
-        match config::load(&self.config_path, NamedFiles::NotNeeded) {
+        match config::load_for_dev(&self.config_path, NamedFiles::NotNeeded) {
             Ok(loaded) => {
                 loaded.warnings.iter().for_each(|warning| self.voice.say(Message::Note(format!("warning: {warning}"))));
                 self.make_plan(&loaded.config);
@@ -265,7 +265,7 @@ impl Workshop {
     }
 
     fn start(&mut self) -> Result<TakenIn, CliError> {
-        let config = match config::load(&self.config_path, NamedFiles::ComponentsMustExist) {
+        let config = match config::load_for_dev(&self.config_path, NamedFiles::ComponentsMustExist) {
             Ok(loaded) => loaded.config,
             Err(error) => return self.cannot_start(error),
         };
