@@ -24,6 +24,51 @@ pub(crate) const PASSWORD: &str = "AV_NATS_PASSWORD";
 /// What goes with [`URL`].
 pub(crate) const WHERE: [&str; 2] = ["AV_NATS_CA_FILE", "AV_NATS_TLS_FIRST"];
 
+/// In the bus's words where provisioning mends what it found.
+const BY_PROVISIONING: &str = "by provisioning it";
+
+/// What of the environment cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EnvironmentFault {
+    /// It does not say which broker.
+    Broker,
+    /// It does not say who the operator is, or names somebody who must not be it.
+    Operator,
+    /// One of its variables, which the reason names.
+    Variable,
+}
+
+impl EnvironmentFault {
+    /// The end of a command, with the reason.
+    pub(crate) fn because(self, reason: String) -> CliError {
+        CliError::Environment { fault: self, reason }
+    }
+
+    /// What failed.
+    pub(crate) const fn what(self) -> &'static str {
+        match self {
+            Self::Broker => "the broker is not known",
+            Self::Operator => "the operator of the broker is not known",
+            Self::Variable => "the environment cannot be used",
+        }
+    }
+
+    /// What to do about it.
+    pub(crate) const fn next_step(self) -> &'static str {
+        match self {
+            Self::Broker => {
+                "set AV_NATS_URL to the broker, such as nats://nats.example.net:4222, and where it asks for them AV_NATS_CA_FILE, AV_NATS_USER \
+                 with AV_NATS_PASSWORD, and AV_NATS_TLS_FIRST; docs/bus.md says what they are"
+            }
+            Self::Operator => {
+                "set AV_NATS_USER and AV_NATS_PASSWORD to those of an operator; `latent broker permissions` prints what that user may do, and \
+                 docs/bus.md says what the variables are"
+            }
+            Self::Variable => "correct what it names, or take it out of the environment; docs/bus.md says what each variable is",
+        }
+    }
+}
+
 /// Why the broker could not be opened. Nothing was published or changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BrokerError {
@@ -73,10 +118,11 @@ impl BrokerError {
             }
             Self::NotText { .. } => "store the password itself with `latent secret rotate`".to_owned(),
             Self::Configuration(_) => "correct [engine] and [secrets] in the configuration".to_owned(),
-            Self::Bus { error: BusError::Config { .. }, .. } => {
+            Self::Bus { error: BusError::Config { problem }, .. } if problem.contains(BY_PROVISIONING) => {
                 "correct what it names; an operator makes streams that are missing: `latent broker provision -c FILE`, or `latent bus provision \
                  --engine nats` without a configuration".to_owned()
             }
+            Self::Bus { error: BusError::Config { .. }, .. } => "correct what it names and run it again".to_owned(),
             Self::Bus { place, user, .. } => {
                 let user = user.as_ref().map_or_else(
                     || "somebody without a name may use it".to_owned(),
@@ -133,12 +179,17 @@ fn options_of(config: &Config, broker: &BrokerConfig) -> Result<NatsOptions, Bro
 /// # Errors
 /// [`CliError::Environment`] naming the variable and what to set it to.
 pub(crate) fn options_from_environment(manifest: &Path) -> Result<NatsOptions, CliError> {
-    let wrong = |reason: String| CliError::Environment { reason };
-    let url = url_of(std::env::var(URL)).map_err(wrong)?;
-    let options = NatsOptions::from_environment(&url).map_err(|error| match error {
-        BusError::Config { problem } => wrong(problem),
-        error => wrong(error.to_string()),
+    let url = url_of(std::env::var(URL)).map_err(|reason| EnvironmentFault::Broker.because(reason))?;
+    let told = |error: BusError| if let BusError::Config { problem } = error { problem } else { error.to_string() };
+    let options = NatsOptions::from_environment(&url).map_err(|error| {
+        let reason = told(error);
+        let fault = if reason.starts_with("AV_NATS_") { EnvironmentFault::Variable } else { EnvironmentFault::Broker };
+        fault.because(reason)
     })?;
+    if options.roots != NatsRoots::System {
+        let [ca_file, _] = WHERE;
+        options.check().map_err(|error| EnvironmentFault::Variable.because(format!("{ca_file}: {}", told(error))))?;
+    }
     Ok(with_manifest(NatsOptions { connection_name: "latent-bus".to_owned(), ..options }, manifest))
 }
 

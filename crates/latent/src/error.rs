@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use latent_secrets::SecretError;
 
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, EnvironmentFault};
 use crate::commands::bus::{EmptyLines, Repetition, SentCounts, Stopped, named};
 use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
@@ -255,8 +255,10 @@ pub(crate) enum CliError {
         source: SecretError,
     },
     /// A command without a node, and an environment that says nothing usable of the broker.
-    #[error("the broker is not known")]
+    #[error("{}", fault.what())]
     Environment {
+        /// What of it.
+        fault: EnvironmentFault,
         /// The variable and what is wrong with it.
         reason: String,
     },
@@ -327,10 +329,6 @@ fn incomplete(counts: &SentCounts) -> String {
         (refused, uncertain) => format!("{refused} of {} events were refused and {uncertain} are uncertain", counts.events()),
     }
 }
-
-/// What a command without a node needs.
-const ENVIRONMENT: &str = "set AV_NATS_URL to the broker, such as nats://nats.example.net:4222, and where it asks for them AV_NATS_CA_FILE, \
-     AV_NATS_USER with AV_NATS_PASSWORD, and AV_NATS_TLS_FIRST; docs/bus.md says what they are";
 
 /// Topics that an error names at most.
 const TOPICS_NAMED_MAX: usize = 8;
@@ -446,7 +444,7 @@ impl CliError {
             | Self::Value { reason, .. }
             | Self::Bench { reason, .. }
             | Self::Output { reason }
-            | Self::Environment { reason }
+            | Self::Environment { reason, .. }
             | Self::NoPermission { reason, .. } => reason.clone(),
             Self::NoSecretStore { .. } => "where secrets are, and the key that they are sealed under, is said there".to_owned(),
             Self::Secret { source, .. } => source.to_string(),
@@ -478,7 +476,7 @@ impl CliError {
     pub(crate) fn next_step(&self) -> String {
         match self {
             Self::Usage { next, .. } | Self::Node { next, .. } => next.clone(),
-            Self::Environment { .. } => ENVIRONMENT.to_owned(),
+            Self::Environment { fault, .. } => fault.next_step().to_owned(),
             Self::Broker { source, .. } => source.next_step(),
             Self::UnfitStreams { .. } => "make or change these streams with the broker's own tools, or correct the [[provider]]; then run it again".to_owned(),
             Self::UnsafeBroker { .. } => "do what stands behind each of them, then check again".to_owned(),

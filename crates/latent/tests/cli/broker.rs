@@ -209,6 +209,8 @@ fn who_the_operator_is_must_be_said_and_is_never_the_node() {
     for (variables, words, told) in cases {
         let (_, refused) = run_with(&env, &variables, words, 2);
         assert!(refused.contains("\"environment\"") && refused.contains(told), "{variables:?}: {refused}");
+        let is_of_address = told.starts_with("AV_NATS_URL") || told == "cannot be dialled";
+        assert_eq!(refused.contains("set AV_NATS_URL to"), is_of_address, "what is advised is what is missing: {refused}");
     }
 }
 

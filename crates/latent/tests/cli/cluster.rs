@@ -112,6 +112,13 @@ fn streams_are_planned_made_and_made_again_without_a_node() {
     // Who may only use them cannot make them.
     env.write("bridge.yaml", TOPICS.replace("name: out", "name: other"));
     assert_ne!(env.run(on_nats(&["bus", "provision"])).status, Some(0));
+    // Another number of partitions is what provisioning refuses, too.
+    env.write("bridge.yaml", TOPICS.replace("partitions: 3", "partitions: 2"));
+    let changed = error_of(&run(&env, &["bus", "topics", "--json"], 1)).to_string();
+    assert!(
+        changed.contains("use 3; change the manifest, since provisioning would not") && !changed.contains("latent broker provision"),
+        "{changed}"
+    );
     // What would lose events is refused, and a plan that is refused is printed and fails.
     env.write("bridge.yaml", TOPICS.replace("partitions: 3", "partitions: 2"));
     let mut command = env.command(on_nats(&["bus", "provision", "--plan", "--json"]));
@@ -346,13 +353,16 @@ fn what_is_wrong_with_the_environment_is_named_with_the_next_step() {
     let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
     env.write("bridge.yaml", TOPICS);
     let url = ("AV_NATS_URL", "nats://127.0.0.1:1");
-    let cases: [(&[(&str, &str)], &str); 6] = [
+    env.write("empty.pem", "");
+    let cases: [(&[(&str, &str)], &str); 8] = [
         (&[], "AV_NATS_URL is not set"),
         (&[("AV_NATS_URL", "")], "AV_NATS_URL is set and empty"),
         (&[("AV_NATS_URL", "nats://u:secret@127.0.0.1:1")], "credentials do not belong"),
         (&[("AV_NATS_URL", "http://127.0.0.1:1")], "cannot be dialled"),
         (&[url, ("AV_NATS_USER", "u")], "AV_NATS_USER and AV_NATS_PASSWORD must be set together"),
         (&[url, ("AV_NATS_TLS_FIRST", "yes")], "write true or false"),
+        (&[url, ("AV_NATS_CA_FILE", "nowhere.pem")], "AV_NATS_CA_FILE: the file of root certificates \\\"nowhere.pem\\\" cannot be read"),
+        (&[url, ("AV_NATS_CA_FILE", "empty.pem")], "has no certificate"),
     ];
     for command in [&["bus", "topics"][..], &["bus", "provision"], &["bus", "publish", "out", "--file", "bridge.yaml"]] {
         for (variables, words) in cases {
@@ -362,6 +372,9 @@ fn what_is_wrong_with_the_environment_is_named_with_the_next_step() {
             assert_eq!(output.status.code(), Some(2), "{variables:?}: {told}");
             assert!(told.contains("\"environment\"") && told.contains(words) && told.contains("docs/bus.md"), "{variables:?}: {told}");
             assert!(!told.contains("secret"), "{told}");
+            // Where another variable is wrong, the broker's address is not what to see to.
+            let is_of_another = words.contains("CA_FILE") || words.contains("certificate") || words.contains("true or false");
+            assert_eq!(told.contains("set AV_NATS_URL"), !is_of_another && !words.contains("together"), "{told}");
         }
     }
 }

@@ -64,6 +64,17 @@ pub(super) async fn connect(options: &NatsOptions, events: impl Fn(Event) + Send
     Ok(client)
 }
 
+impl NatsOptions {
+    /// Looks at what can be looked at without a connection: the servers, the roots, the certificate's name.
+    ///
+    /// # Errors
+    /// [`BusError::Config`] naming what cannot be used.
+    pub fn check(&self) -> Result<(), BusError> {
+        let servers = self.server_addrs()?;
+        tls::client_config(self, self.forces_tls(&servers)).map(drop)
+    }
+}
+
 /// One prefix for each connection, which nobody can guess: what is answered to one is read by no other.
 fn inbox_prefix() -> Result<String, BusError> {
     let mut token = [0_u8; 16];

@@ -75,22 +75,27 @@ pub(super) async fn apply(api: &Api, manifest: &BridgeManifest) -> Result<Vec<To
     Ok(streams)
 }
 
+const BY_PROVISIONING: &str = "bring the broker to the manifest by provisioning it, or change the manifest";
+
 /// Checks that every stream is the manifest's. Changes nothing.
 pub(super) async fn verify(api: &Api, manifest: &BridgeManifest) -> Result<Vec<TopicStream>, BusError> {
-    let (mut streams, mut differences) = (Vec::new(), Vec::new());
+    let (mut streams, mut differences, mut is_refused) = (Vec::new(), Vec::new(), false);
     for desired in Desired::all(manifest)? {
         let Some(info) = read(api, &desired.stream).await? else {
             differences.push(format!("topic {:?} has no stream {:?} on the broker", desired.topic, desired.stream));
             continue;
         };
-        differences.extend(compare(&desired, Some(&info)).differences());
+        let compared = compare(&desired, Some(&info));
+        is_refused |= compared.action == PlannedAction::Refuse;
+        differences.extend(compared.differences());
         warn(&desired, &info);
         streams.push(topic_stream(&desired, &info));
     }
     if differences.is_empty() {
         return Ok(streams);
     }
-    let problem = format!("{}; bring the broker to the manifest by provisioning it, or change the manifest", differences.join("\n"));
+    let next = if is_refused { "change the manifest, since provisioning would not change that" } else { BY_PROVISIONING };
+    let problem = format!("{}; {next}", differences.join("\n"));
     Err(BusError::Config { problem })
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, nats_credentials};
 
-use crate::broker::{self, PASSWORD, URL, USER};
+use crate::broker::{self, EnvironmentFault, PASSWORD, URL, USER};
 use crate::config::Config;
 use crate::error::CliError;
 
@@ -24,14 +24,16 @@ pub(super) fn site(config: &Config) -> Result<Site, CliError> {
 
 /// How the operator connects. With a configuration and no `AV_NATS_URL`, the configuration says where the broker is.
 pub(super) fn options(config: Option<&Config>, manifest: &Path) -> Result<NatsOptions, CliError> {
-    let wrong = |reason: String| CliError::Environment { reason };
     let credentials = operator()?.ok_or_else(|| {
-        wrong(format!("{USER} and {PASSWORD} are not set; streams are made and looked at by an operator, not by the node's own user"))
+        EnvironmentFault::Operator.because(format!(
+            "{USER} and {PASSWORD} are not set; streams are made and looked at by an operator, not by the node's own user"
+        ))
     })?;
     if let (Some(config), NatsCredentials::UserPassword { user, .. }) = (config, &credentials) {
         let is_of_node = config.engine.broker().is_some_and(|engine| engine.bus_credential.user == *user);
         if is_of_node {
-            return Err(wrong(format!("{USER} is {user:?}, the node's own user, which must not be able to make streams; set another one")));
+            return Err(EnvironmentFault::Operator
+                .because(format!("{USER} is {user:?}, the node's own user, which must not be able to make streams; set another one")));
         }
     }
     let named = std::env::var_os(URL).is_some();
@@ -39,9 +41,8 @@ pub(super) fn options(config: Option<&Config>, manifest: &Path) -> Result<NatsOp
         Some(config) if !named => {
             for variable in broker::WHERE {
                 if std::env::var_os(variable).is_some() {
-                    return Err(wrong(format!(
-                        "{variable} is set and {URL} is not; set both, or neither to use the configuration's broker"
-                    )));
+                    return Err(EnvironmentFault::Variable
+                        .because(format!("{variable} is set and {URL} is not; set both, or neither to use the configuration's broker")));
                 }
             }
             broker::with_manifest(site(config)?.options(), manifest)
@@ -55,12 +56,12 @@ pub(super) fn options(config: Option<&Config>, manifest: &Path) -> Result<NatsOp
 
 /// The operator of the environment.
 pub(super) fn operator() -> Result<Option<NatsCredentials>, CliError> {
-    let wrong = |reason: String| CliError::Environment { reason };
+    let wrong = |reason: String| EnvironmentFault::Variable.because(reason);
     let read = |name: &str| match std::env::var(name) {
         Ok(text) if text.is_empty() => Err(wrong(format!("{name} is set and empty"))),
         Ok(text) => Ok(Some(text)),
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(std::env::VarError::NotUnicode(_)) => Err(wrong(format!("{name} is not UTF-8"))),
     };
-    nats_credentials(read(USER)?, read(PASSWORD)?).map_err(|error| wrong(error.to_string()))
+    nats_credentials(read(USER)?, read(PASSWORD)?).map_err(|error| EnvironmentFault::Operator.because(error.to_string()))
 }
