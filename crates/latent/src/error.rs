@@ -284,7 +284,7 @@ pub(crate) enum CliError {
         count: usize,
     },
     /// Users of a broker who may do less than they need or more than they should.
-    #[error("the permissions on the broker are not as they should be")]
+    #[error("the permissions on the broker are not shown to be as they should")]
     Permissions {
         /// Each permission with its user.
         problems: Vec<String>,

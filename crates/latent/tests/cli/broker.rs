@@ -265,7 +265,10 @@ fn a_broker_with_the_printed_permissions_is_proved_to_have_them_and_no_others() 
     assert!(nobody.contains("no user's password is at hand"), "{nobody}");
     as_operator(&env, &["broker", "provision", "--apply"], 0);
     put_secrets(&env, &broker);
-    let (verified, _) = as_operator(&env, &["broker", "permissions", "--verify"], 0);
+    // Whoever is not asked about is a hole in the proof, and the end says so.
+    let (verified, hole) = as_operator(&env, &["broker", "permissions", "--verify"], 1);
+    assert!(hole.contains("user bolt at 127.0.0.1") && hole.contains("not checked: there is no secret bolt-nats"), "{hole}");
+    assert!(!hole.contains("user ops at"), "the operator of another broker cannot be at hand: {hole}");
     for told in [
         "edge-1-bus at 127.0.0.1",
         ": what it needs: 15 of 15 permitted",
@@ -287,6 +290,31 @@ fn a_broker_with_the_printed_permissions_is_proved_to_have_them_and_no_others() 
     assert!(refused.contains("refuses user \"acme\"") && verified.contains("ops at 127.0.0.1"), "{verified}{refused}");
     assert!(verified.contains(": could not be asked"), "{verified}");
     with_admin(&broker, async |admin| assert_eq!((admin.count("av_out").await, admin.count("ORDERS").await, admin.consumers()), (0, 0, 0)));
+    // Behind other roots nobody is asked, and nobody was refused.
+    env.write("ca.der", latent_testkit::broker::TestCa::new().root_der());
+    let (verified, refused) = as_operator(&env, &["broker", "permissions", "--verify"], 1);
+    assert!(verified.contains(&format!("(nobody) at {}: could not be asked", broker.address())), "{verified}");
+    assert!(
+        !verified.contains("1 of 1 refused") && refused.contains("user (nobody) at") && refused.contains("is not accepted"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn every_user_that_was_asked_and_is_as_it_should_be_is_status_0() {
+    require_broker!();
+    let (broker, env) = with_broker(&raw_streams(), |_| ());
+    as_operator(&env, &["broker", "provision", "--apply"], 0);
+    put_secrets(&env, &broker);
+    let (name, port) = (broker.server_name(), broker.address().port().to_string());
+    let words = ["secret", "put", "bolt-nats", "--tenant", "bolt", "--provider", "shop", "--server-name", &name, "--port", &port];
+    let _ = env.run_with_input(words, PASSWORD.as_bytes().to_vec()).with_status(0);
+    let config = std::fs::read_to_string(env.folder().join("latent.toml")).unwrap();
+    let (before, far) = config.split_once("[[provider]]\nid = \"far\"").unwrap();
+    let (_, after) = far.split_once("[[topic]]").unwrap();
+    env.write("latent.toml", format!("{before}[[topic]]{after}"));
+    let (verified, _) = as_operator(&env, &["broker", "permissions", "--verify"], 0);
+    assert!(verified.contains("what it needs: 15 of 15 permitted") && verified.contains("1 of 1 refused"), "{verified}");
 }
 
 #[test]

@@ -28,7 +28,8 @@ AV_NATS_PASSWORD) must be able to do what it needs, and nothing else that is tri
 Nothing is stored, changed or removed by that, whatever the broker allows. A program that listens on a subject that somebody may publish to \
 by mistake receives a message with the header `Nats-Expected-Stream: latent_probe`.
 
-Exit status with --verify: 1 when a permission is missing or too much, each named, or when nobody's password is at hand.")]
+Exit status with --verify: 1 when a permission is missing or too much, or a user could not be asked, because its password is not at hand or \
+its broker does not let it in; each is named. The operator of the environment is that of [engine]'s broker, and asked there alone.")]
 pub(crate) struct PermissionsArgs {
     /// Configuration file of the node
     #[arg(short, long, value_name = "FILE", default_value = "latent.toml")]

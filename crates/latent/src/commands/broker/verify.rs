@@ -24,6 +24,9 @@ struct Verified {
     /// Why nothing was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_checked: Option<String>,
+    /// Nothing can be asked by this configuration, so that it is no problem.
+    #[serde(skip)]
+    is_beyond: bool,
     /// Why it could not be asked, although its password is at hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
@@ -115,7 +118,7 @@ fn verify_user(broker: &BrokerUsers, user: &User, secrets: &Secrets, home: Optio
     let verified = Verified::of(&user.name, broker);
     if user.credential == Credential::Operator && home.is_some_and(|home| home != broker.site.address) {
         let reason = "the operator of the environment is that of [engine]'s broker".to_owned();
-        return Verified { not_checked: Some(reason), ..verified };
+        return Verified { not_checked: Some(reason), is_beyond: true, ..verified };
     }
     let credentials = match secrets.of(broker, user) {
         Ok(credentials) => credentials,
@@ -130,6 +133,9 @@ fn verify_user(broker: &BrokerUsers, user: &User, secrets: &Secrets, home: Optio
     }
 }
 
+/// In the bus's words when a broker was reached and let nobody in. Whatever else keeps a client out says nothing of that.
+const NOBODY_REFUSED: &str = "refuses a client without credentials";
+
 /// Whoever has no user must not get in.
 fn verify_nobody(broker: &BrokerUsers) -> Verified {
     let verified = Verified::of("(nobody)", broker);
@@ -137,7 +143,7 @@ fn verify_nobody(broker: &BrokerUsers) -> Verified {
     let group = |as_expected| vec![Group { group: "connecting without a user", expected: "refused", probes: 1, as_expected }];
     match probe(options, Vec::new()) {
         Ok(_) => Verified { groups: group(0), surplus: vec!["connect without a user".to_owned()], ..verified },
-        Err(BusError::Config { .. }) => Verified { groups: group(1), ..verified },
+        Err(BusError::Config { problem }) if problem.contains(NOBODY_REFUSED) => Verified { groups: group(1), ..verified },
         Err(error) => Verified { failed: Some(error.to_string()), ..verified },
     }
 }
@@ -149,6 +155,7 @@ impl Verified {
             user,
             broker,
             not_checked: None,
+            is_beyond: false,
             failed: None,
             groups: Vec::new(),
             missing: Vec::new(),
@@ -204,8 +211,11 @@ impl Verified {
         let of = |kind: &'static str, list: &[String]| {
             list.iter().map(|probe| format!("user {} at {}: {kind}: {probe}", self.user, self.broker)).collect::<Vec<_>>()
         };
-        let failed: Vec<_> = self.failed.iter().map(|reason| format!("user {} at {}: {reason}", self.user, self.broker)).collect();
-        [failed, of("missing", &self.missing), of("too much", &self.surplus), of("no answer", &self.unanswered)].concat()
+        let told = |reason: &String| format!("user {} at {}: {reason}", self.user, self.broker);
+        let failed: Vec<_> = self.failed.iter().map(told).collect();
+        let not_checked =
+            self.not_checked.iter().filter(|_| !self.is_beyond).map(|reason| told(&format!("not checked: {reason}"))).collect();
+        [not_checked, failed, of("missing", &self.missing), of("too much", &self.surplus), of("no answer", &self.unanswered)].concat()
     }
 }
 
