@@ -162,6 +162,15 @@ pub(crate) const STATUS_PAGE: Limit =
 /// Partitions in one answer.
 pub(crate) const STATISTICS_PAGE: Limit =
     Limit { name: "statistics_page", unit: "count", default: 4_096, min: 1, max: 4_096, bounds: "partitions of `bus stats` in one answer" };
+/// Partitions of a broker in which a uid is looked for at once.
+pub(crate) const FINDS_AT_ONCE: Limit = Limit {
+    name: "finds_at_once",
+    unit: "count",
+    default: 16,
+    min: 1,
+    max: 64,
+    bounds: "partitions of a topic on a broker in which `bus find` without a key looks at once; the bus reads at most `broker_reads` at once",
+};
 /// Publications in one answer.
 pub(crate) const SERVICE_PAGE: Limit =
     Limit { name: "service_page", unit: "count", default: 512, min: 1, max: 512, bounds: "publications of `service list` in one answer" };
@@ -439,6 +448,7 @@ pub(crate) const ALL: &[Limit] = &[
     NODE_START_MILLIS,
     STATUS_PAGE,
     STATISTICS_PAGE,
+    FINDS_AT_ONCE,
     SERVICE_PAGE,
     SERVICE_PAGE_NAMES,
     SERVICE_ROUTES,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::try_join_all;
 use latent_core::{Offset, Partition, UnixMillis};
 use serde::Deserialize;
 use serde_json::json;
@@ -32,6 +33,9 @@ pub(super) async fn bounds(shared: &Shared, topic: &Topic, partition: Partition)
     }
 }
 
+/// Partitions whose numbers are asked for together.
+const PARTITIONS_AT_ONCE: usize = 16;
+
 /// All topics.
 pub(super) async fn of_all(shared: &Shared) -> Result<Vec<TopicStatistics>, BusError> {
     let mut all = Vec::with_capacity(shared.topics.len());
@@ -55,17 +59,31 @@ struct State {
 async fn of_topic(shared: &Shared, topic: &Topic) -> Result<TopicStatistics, BusError> {
     let question = json!({ "subjects_filter": format!("{}.>", topic.name) });
     let counted: Counted = shared.api.ask(&format!("STREAM.INFO.{}", topic.source.stream), &question).await?;
-    let (mut partitions, mut oldest) = (Vec::new(), None::<u64>);
-    for (number, subject) in (0..topic.partitions).zip(&topic.subjects) {
-        let records = counted.state.subjects.get(subject.as_str()).copied().unwrap_or_default();
-        let (first, next) = bounds(shared, topic, Partition(number)).await?;
-        if records > 0
-            && let Some(found) = topic.source.get(&shared.api, Which::At(first.0)).await?
-            && let Ok(record) = body::decode_parts(Some(&found.headers), &found.body)
-        {
-            oldest = Some(oldest.map_or(record.stored_at.0, |oldest| oldest.min(record.stored_at.0)));
-        }
-        partitions.push(PartitionStatistics { first, next, records, bytes: 0, damaged: 0 });
+    let of_subject = |subject: &async_nats::Subject| counted.state.subjects.get(subject.as_str()).copied().unwrap_or_default();
+    let numbered: Vec<_> = (0..topic.partitions).zip(topic.subjects.iter().map(of_subject)).collect();
+    let mut all = Vec::with_capacity(numbered.len());
+    for some in numbered.chunks(PARTITIONS_AT_ONCE) {
+        let asked = some.iter().map(|(number, records)| of_partition(shared, topic, Partition(*number), *records));
+        all.extend(try_join_all(asked).await?);
     }
-    Ok(TopicStatistics { topic: topic.name.clone(), oldest: oldest.map(UnixMillis), partitions, ..TopicStatistics::default() })
+    let oldest = all.iter().filter_map(|(_, oldest)| *oldest).min();
+    let partitions = all.into_iter().map(|(numbers, _)| numbers).collect();
+    Ok(TopicStatistics { topic: topic.name.clone(), oldest, partitions, ..TopicStatistics::default() })
+}
+
+/// One partition with so many records, and when its first one was stored.
+async fn of_partition(
+    shared: &Shared,
+    topic: &Topic,
+    partition: Partition,
+    records: u64,
+) -> Result<(PartitionStatistics, Option<UnixMillis>), BusError> {
+    let (first, next) = bounds(shared, topic, partition).await?;
+    let numbers = PartitionStatistics { first, next, records, bytes: 0, damaged: 0 };
+    if records == 0 {
+        return Ok((numbers, None));
+    }
+    let found = topic.source.get(&shared.api, Which::At(first.0)).await?;
+    let record = found.and_then(|found| body::decode_parts(Some(&found.headers), &found.body).ok());
+    Ok((numbers, record.map(|record| record.stored_at)))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use latent_bridge::{BusError, EventBus, HeadContent, PublishAck};
-use latent_core::{ActivationId, Offset, Partition, Place, TopicName, Uid, partition_for};
+use latent_core::{ActivationId, Offset, Partition, Place, Ticket, TopicName, Uid, partition_for};
 use tokio::sync::watch;
 
 use super::administration::page_of_services;
@@ -97,23 +97,34 @@ fn statistics(target: &dyn ControlTarget, topic: Option<&str>, after: Option<&Pa
     }
     let mut topics = target.statistics()?;
     topics.retain(|statistics| topic.is_none_or(|topic| statistics.topic == topic));
-    let (partitions, more) = page_of_partitions(&topics, after);
+    let (partitions, more) = page_of_partitions(target.engine(), &topics, after);
     Ok(Answer::Statistics { partitions, more })
 }
 
 /// The event with this uid, whatever its key. An engine on local files knows uids by topic; on a broker they are known by partition, so
-/// each is asked, and what cannot be read in one of them leaves the answer open only when no other has it.
+/// each is asked, some at a time, and what cannot be read in one of them leaves the answer open only when no other has it.
 fn find_anywhere(bus: &dyn EventBus, engine: Engine, topic: &str, uid: &Uid) -> Result<Option<PublishAck>, BusError> {
     if engine == Engine::Embedded {
         return bus.submit_find(topic, "", uid).wait();
     }
+    let keys = keys_of(bus.partitions(topic)?);
+    first_found(&keys, limits::FINDS_AT_ONCE.default_usize(), |key| bus.submit_find(topic, key, uid))
+}
+
+type Finding = Ticket<Result<Option<PublishAck>, BusError>>;
+
+/// Asks for so many keys at once.
+fn first_found(keys: &[String], at_once: usize, find: impl Fn(&str) -> Finding) -> Result<Option<PublishAck>, BusError> {
     let mut open = None;
-    for key in keys_of(bus.partitions(topic)?) {
-        match bus.submit_find(topic, &key, uid).wait() {
-            Ok(Some(found)) => return Ok(Some(found)),
-            Ok(None) => {}
-            Err(error @ BusError::Unreadable { .. }) => open = open.or(Some(error)),
-            Err(error) => return Err(error),
+    for keys in keys.chunks(at_once) {
+        let asked: Vec<_> = keys.iter().map(|key| find(key)).collect();
+        for answer in asked {
+            match answer.wait() {
+                Ok(Some(found)) => return Ok(Some(found)),
+                Ok(None) => {}
+                Err(error @ BusError::Unreadable { .. }) => open = open.or(Some(error)),
+                Err(error) => return Err(error),
+            }
         }
     }
     open.map_or(Ok(None), Err)
@@ -180,7 +191,9 @@ fn page_of_statuses(statuses: Vec<TriggerStatus>, after: Option<&str>) -> Answer
 #[cfg(test)]
 mod tests {
     use latent_bridge::{AppendWatcher, MaintenanceReport, PublishResult, RecordHead};
-    use latent_core::{NewRecord, StoredRecord, Ticket, UnixMillis};
+    use std::cell::RefCell;
+
+    use latent_core::{NewRecord, StoredRecord, UnixMillis};
 
     use super::*;
 
@@ -276,6 +289,25 @@ mod tests {
         assert_eq!(found([Ok(None), Ok(None), Ok(None)]), Ok(None));
         assert_eq!(found([Err(unreadable(0)), Ok(None), Err(unreadable(2))]), Err(unreadable(0)), "it may have been the one");
         assert_eq!(found([Ok(None), Err(away()), Ok(Some(1))]), Err(away()), "nobody has looked there");
+    }
+
+    #[test]
+    fn keys_are_asked_for_together_up_to_the_bound() {
+        let keys: Vec<_> = (0..5).map(|key: u32| key.to_string()).collect();
+        let (waiting, groups, asked) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()), RefCell::new(0));
+        // Nothing is answered before the whole group was asked: one after the other would wait for ever.
+        let find = |_: &str| {
+            let (ticket, completer) = Ticket::pair(Ok(None));
+            *asked.borrow_mut() += 1;
+            waiting.borrow_mut().push(completer);
+            if waiting.borrow().len() == 2 || *asked.borrow() == keys.len() {
+                groups.borrow_mut().push(waiting.borrow().len());
+                waiting.take().into_iter().for_each(|completer| completer.complete(Ok(None)));
+            }
+            ticket
+        };
+        assert_eq!(first_found(&keys, 2, find), Ok(None));
+        assert_eq!(groups.into_inner(), [2, 2, 1]);
     }
 
     #[test]

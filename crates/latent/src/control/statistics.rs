@@ -4,6 +4,7 @@ use latent_bridge::{MaintenanceReport, PartitionStatistics, TopicStatistics};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::TopicInfo;
+use crate::engine::Engine;
 use crate::limits;
 
 /// One partition: also the document that `latent bus stats --json` prints. The first seven fields are stable.
@@ -22,8 +23,8 @@ pub(crate) struct PartitionInfo {
     pub(crate) records: u64,
     /// Offsets that are kept and cannot be read.
     pub(crate) damaged: u64,
-    /// Bytes of the events that can be read, with their frames.
-    pub(crate) bytes: u64,
+    /// Bytes of the events that can be read, with their frames; `None` on a broker, which counts them for a whole stream only.
+    pub(crate) bytes: Option<u64>,
     /// True when the topic takes nothing until the log is opened again.
     pub(crate) poisoned: bool,
     /// Segment files of the topic, which its partitions share.
@@ -45,7 +46,7 @@ pub(crate) struct PartitionPlace {
 }
 
 impl PartitionInfo {
-    fn of(topic: &TopicStatistics, partition: u32, numbers: &PartitionStatistics) -> Self {
+    fn of(engine: Engine, topic: &TopicStatistics, partition: u32, numbers: &PartitionStatistics) -> Self {
         Self {
             topic: topic.topic.clone(),
             partition,
@@ -53,7 +54,7 @@ impl PartitionInfo {
             next: numbers.next.0,
             records: numbers.records,
             damaged: numbers.damaged,
-            bytes: numbers.bytes,
+            bytes: (engine == Engine::Embedded).then_some(numbers.bytes),
             poisoned: topic.poisoned,
             topic_segments: topic.segments,
             topic_uid_runs: topic.uid_runs,
@@ -78,7 +79,7 @@ impl From<TopicStatistics> for TopicInfo {
 }
 
 /// A page of partitions, ordered by topic and number, and whether there are more. `topics` are sorted by name.
-pub(super) fn page_of_partitions(topics: &[TopicStatistics], after: Option<&PartitionPlace>) -> (Vec<PartitionInfo>, bool) {
+pub(super) fn page_of_partitions(engine: Engine, topics: &[TopicStatistics], after: Option<&PartitionPlace>) -> (Vec<PartitionInfo>, bool) {
     let is_after = |topic: &TopicStatistics, partition: u32| {
         after.is_none_or(|after| (topic.topic.as_str(), partition) > (after.topic.as_str(), after.partition))
     };
@@ -86,7 +87,7 @@ pub(super) fn page_of_partitions(topics: &[TopicStatistics], after: Option<&Part
         topics.iter().flat_map(|topic| (0..).zip(&topic.partitions).map(move |(partition, numbers)| (topic, partition, numbers)));
     let mut rest = numbered.filter(|(topic, partition, _)| is_after(topic, *partition));
     let page = rest.by_ref().take(limits::STATISTICS_PAGE.max_usize());
-    let page: Vec<_> = page.map(|(topic, partition, numbers)| PartitionInfo::of(topic, partition, numbers)).collect();
+    let page: Vec<_> = page.map(|(topic, partition, numbers)| PartitionInfo::of(engine, topic, partition, numbers)).collect();
     (page, rest.next().is_some())
 }
 
@@ -142,11 +143,13 @@ mod tests {
 
     #[test]
     fn a_partition_counts_what_can_be_read() {
-        let (page, more) = page_of_partitions(&[topic("t", 1)], None);
+        let (page, more) = page_of_partitions(Engine::Embedded, &[topic("t", 1)], None);
         let document = serde_json::to_string(&page[0]).unwrap();
         let stable = r#"{"topic":"t","partition":0,"first":2,"next":12,"records":7,"damaged":3,"bytes":300,"#;
         assert!(document.starts_with(stable) && !more, "{document}");
         assert!(page[0].poisoned && page[0].topic_segments == 4);
+        let (page, _) = page_of_partitions(Engine::Nats, &[topic("t", 1)], None);
+        assert_eq!(page[0].bytes, None, "what a broker does not say is not nothing");
     }
 
     #[test]
@@ -157,7 +160,7 @@ mod tests {
             let topics = [topic("a", count / 3), topic("a.b", count / 3), topic("b", count - 2 * (count / 3))];
             let (mut seen, mut turns) = (Vec::<PartitionPlace>::new(), 0);
             loop {
-                let (partitions, more) = page_of_partitions(&topics, seen.last().cloned().as_ref());
+                let (partitions, more) = page_of_partitions(Engine::Embedded, &topics, seen.last().cloned().as_ref());
                 seen.extend(partitions.iter().map(PartitionInfo::place));
                 turns += 1;
                 if !more {

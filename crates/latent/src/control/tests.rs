@@ -309,7 +309,7 @@ fn the_largest_page_of_sizes_fits_a_line() {
         next: u64::MAX,
         records: u64::MAX,
         damaged: u64::MAX,
-        bytes: u64::MAX,
+        bytes: Some(u64::MAX),
         poisoned: false,
         topic_segments: u64::MAX,
         topic_uid_runs: u64::MAX,

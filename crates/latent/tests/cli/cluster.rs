@@ -165,7 +165,12 @@ fn every_bus_command_works_on_a_broker_and_leaves_no_consumer() {
     }
     assert_eq!(error_of(&run(&env, &["bus", "find", "in.raw", "nobody", "--json"], 1))["kind"], json!("not-found"));
 
+    // The key chooses the partition and is compared with nothing.
+    assert_eq!(events(&env, &["bus", "find", "in.raw", "u4", "--key", "f"])[0]["key"], json!("c"));
+    assert_eq!(error_of(&run(&env, &["bus", "find", "in.raw", "u4", "--key", "a", "--json"], 1))["kind"], json!("not-found"));
+
     let stats = events(&env, &["bus", "stats", "in.raw"]);
+    assert_eq!(stats[0]["bytes"], Value::Null, "nobody says what a partition has: {stats:?}");
     let records: u64 = stats.iter().map(|partition| partition["records"].as_u64().unwrap()).sum();
     assert_eq!((stats.len(), records), (3, 4));
     let bounds: Vec<_> =

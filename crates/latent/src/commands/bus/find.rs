@@ -12,7 +12,13 @@ use crate::output::Output;
 
 /// Arguments of `latent bus find`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  latent bus find triage.results 0192f0c1-5c1e-7b6e-8a43-000000000000 --json")]
+#[command(after_help = "\
+Examples:
+  latent bus find triage.results 0192f0c1-5c1e-7b6e-8a43-000000000000 --json
+  latent bus find triage.results order-17 --key customer-4
+
+Without --key every partition of a topic on a broker is looked through, some at a time; the embedded engine knows where a uid is and needs no \
+key. The key chooses a partition and is compared with nothing: whether the event has it is what is printed.")]
 pub(crate) struct FindArgs {
     #[command(flatten)]
     location: LocationArgs,
@@ -20,7 +26,7 @@ pub(crate) struct FindArgs {
     topic: String,
     /// The event's uid
     uid: String,
-    /// The event's key: spares a broker the other partitions; the embedded engine needs none
+    /// Look only in the partition that this key chooses: spares a broker the others. An event there with another key is found all the same
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
 }

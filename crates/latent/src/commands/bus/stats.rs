@@ -19,7 +19,8 @@ Examples:
 
 FIRST and NEXT are offsets: the oldest event that is kept, and the one that the next event gets. DAMAGED offsets lie between them and \
 cannot be read. The partitions of a topic share its segment files. A poisoned topic takes nothing until the node is started again. On a \
-broker offsets are sequences of the topic's stream, which its partitions share, and there are no segment files.")]
+broker offsets are sequences of the topic's stream, which its partitions share; there are no segment files, and what BYTES a partition has is \
+not known: both are `-`.")]
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     location: LocationArgs,
@@ -74,9 +75,20 @@ struct Sum<'p> {
     partitions: u64,
     records: u64,
     damaged: u64,
-    bytes: u64,
+    /// None when a part of it is not known.
+    bytes: Option<u64>,
     segments: u64,
     poisoned: bool,
+}
+
+/// Bytes together; not known when those of one are not.
+fn bytes_of(mut parts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    parts.try_fold(0_u64, |sum, bytes| Some(sum.saturating_add(bytes?)))
+}
+
+/// A number that a broker does not tell.
+fn told(number: Option<u64>) -> String {
+    number.map_or_else(|| NOTHING.to_owned(), |number| number.to_string())
 }
 
 fn by_topic(partitions: &[PartitionInfo]) -> Vec<Sum<'_>> {
@@ -92,7 +104,7 @@ impl<'p> Sum<'p> {
             partitions: partitions.len() as u64,
             records: sum(|partition| partition.records),
             damaged: sum(|partition| partition.damaged),
-            bytes: sum(|partition| partition.bytes),
+            bytes: bytes_of(partitions.iter().map(|partition| partition.bytes)),
             // Of the topic, whichever partition says it.
             segments: first.map_or(0, |partition| partition.topic_segments),
             poisoned: first.is_some_and(|partition| partition.poisoned),
@@ -106,7 +118,7 @@ impl<'p> Sum<'p> {
             partitions: sum(|topic| topic.partitions),
             records: sum(|topic| topic.records),
             damaged: sum(|topic| topic.damaged),
-            bytes: sum(|topic| topic.bytes),
+            bytes: bytes_of(topics.iter().map(|topic| topic.bytes)),
             segments: sum(|topic| topic.segments),
             poisoned: topics.iter().any(|topic| topic.poisoned),
         }
@@ -129,8 +141,8 @@ const COLUMNS: &[Column] = &[
     Column { heading: "NEXT", partition: |row| row.next.to_string(), sum: |_| NOTHING.to_owned() },
     Column { heading: "RECORDS", partition: |row| row.records.to_string(), sum: |sum| sum.records.to_string() },
     Column { heading: "DAMAGED", partition: |row| row.damaged.to_string(), sum: |sum| sum.damaged.to_string() },
-    Column { heading: "BYTES", partition: |row| row.bytes.to_string(), sum: |sum| sum.bytes.to_string() },
-    Column { heading: "SEGMENTS", partition: |_| NOTHING.to_owned(), sum: |sum| sum.segments.to_string() },
+    Column { heading: "BYTES", partition: |row| told(row.bytes), sum: |sum| told(sum.bytes) },
+    Column { heading: "SEGMENTS", partition: |_| NOTHING.to_owned(), sum: |sum| told(sum.bytes.map(|_| sum.segments)) },
     Column { heading: "STATE", partition: |row| state(row.poisoned).to_owned(), sum: |sum| state(sum.poisoned).to_owned() },
 ];
 
@@ -168,7 +180,7 @@ mod tests {
             next: 15,
             records: 9,
             damaged: 1,
-            bytes: 100,
+            bytes: Some(100),
             poisoned,
             topic_segments: 2,
             topic_uid_runs: 1,
@@ -187,6 +199,18 @@ a      all 2      -      -     18       2        200    2         ok
 b      0          5      15    9        1        100    -         poisoned
 b      all 1      -      -     9        1        100    2         poisoned
 TOTAL  all 3      -      -     27       3        300    4         poisoned
+";
+        assert_eq!(table(&rows), expected);
+    }
+
+    #[test]
+    fn what_a_broker_does_not_tell_is_no_number() {
+        let rows = [0, 1].map(|number| PartitionInfo { bytes: None, topic_segments: 0, ..partition("a", number, false) });
+        let expected = "\
+TOPIC  PARTITION  FIRST  NEXT  RECORDS  DAMAGED  BYTES  SEGMENTS  STATE
+a      0          5      15    9        1        -      -         ok
+a      1          5      15    9        1        -      -         ok
+a      all 2      -      -     18       2        -      -         ok
 ";
         assert_eq!(table(&rows), expected);
     }
