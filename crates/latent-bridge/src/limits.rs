@@ -340,6 +340,42 @@ pub const READER_IDLE_MILLIS: Limit = Limit {
 /// How long the broker may take to fill a pull (B-065).
 pub const PULL_EXPIRY_MILLIS: Limit =
     Limit { name: "pull_expiry_millis", unit: "ms", default: 500, min: 500, max: 500, bounds: "time a broker has for one pull" };
+/// How long a read waits for a broker that says nothing, and for a connection that is lost.
+pub const READ_PATIENCE_MILLIS: Limit = Limit {
+    name: "read_patience_millis",
+    unit: "ms",
+    default: 9_000,
+    min: 9_000,
+    max: 9_000,
+    bounds: "time for the first message of a pull, and for a lost connection to come back while something is read; less than an operation has, so that the error can say what it was",
+};
+/// After which a page that has something ends.
+pub const PAGE_MILLIS: Limit = Limit {
+    name: "page_millis",
+    unit: "ms",
+    default: 4_000,
+    min: 4_000,
+    max: 4_000,
+    bounds: "time after which a page of a read that has something ends, so that a slow link gets on page by page",
+};
+/// What one message that was stored under another `max_payload` may take.
+pub const MESSAGE_BYTES: Limit = Limit {
+    name: "message_bytes",
+    unit: "bytes",
+    default: 134_217_728,
+    min: 134_217_728,
+    max: 134_217_728,
+    bounds: "one message that a broker stored when it allowed more than it does now; twice what a broker may be told to allow",
+};
+/// Messages that the client cannot read.
+pub const UNPARSABLE_KEPT: Limit = Limit {
+    name: "unparsable_kept",
+    unit: "count",
+    default: 4_096,
+    min: 4_096,
+    max: 4_096,
+    bounds: "places of messages in a topic whose headers the client cannot read; one more, and the first of them costs the connection again",
+};
 /// Empty pulls in a row (B-062).
 pub const EMPTY_PULLS: Limit = Limit {
     name: "empty_pulls",
@@ -423,6 +459,10 @@ pub const ALL: &[Limit] = &[
     KEPT_READERS,
     READER_IDLE_MILLIS,
     PULL_EXPIRY_MILLIS,
+    READ_PATIENCE_MILLIS,
+    PAGE_MILLIS,
+    MESSAGE_BYTES,
+    UNPARSABLE_KEPT,
     EMPTY_PULLS,
     LOOKUP_PAGE_RECORDS,
     LOOKUP_MILLIS,

@@ -1,17 +1,18 @@
-//! Requests to the broker's JetStream API and its typed refusals (NATS ADR-2, ADR-31 for direct get). One request, one reply, one limit
-//! of time; nothing is repeated here. Knows subjects and JSON forms, decides nothing.
+//! Requests to the broker's JetStream API and its typed refusals (NATS ADR-2). One request, one reply, one limit of time; only what reads
+//! is asked again when the connection was lost meanwhile. Knows subjects and JSON forms, decides nothing.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
-use async_nats::{Client, Event, HeaderMap, Message, Request, ServerError};
+use async_nats::{Client, Message, Request};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::broadcast;
 
+use super::signals::{Losses, Signals, refused};
 use crate::{BusError, limits};
 
 /// Why a request had no result.
@@ -32,6 +33,9 @@ pub(super) enum ApiFault {
     /// There is no connection.
     #[error("not connected to the broker")]
     NotConnected,
+    /// The connection was lost before an answer came.
+    #[error("the connection to the broker was lost before it answered on {subject}")]
+    Lost { subject: String },
     /// The answer is none that can be read.
     #[error("the broker's answer on {subject} cannot be read: {problem}")]
     Unreadable { subject: String, problem: String },
@@ -49,62 +53,33 @@ impl From<ApiFault> for BusError {
     fn from(fault: ApiFault) -> Self {
         match fault {
             ApiFault::NoAnswer { .. } => Self::Timeout { operation: fault.to_string() },
+            ApiFault::Lost { subject } => Self::Timeout { operation: format!("asking {subject} while the connection was lost") },
             ApiFault::NotConnected => Self::NotSent { reason: fault.to_string() },
             _ => Self::Backend(fault.to_string()),
         }
     }
 }
 
-/// Refusals that who waits may be behind with.
-const REFUSALS_KEPT: usize = 256;
 /// `err_code` of a stream that is not there.
 pub(super) const STREAM_NOT_FOUND: u16 = 10_059;
+/// Times that one read is asked when the connection is lost each time.
+const READS_MAX: u32 = 4;
+/// How often somebody who waits for the connection looks by itself.
+const CONNECTION_PAUSE: Duration = Duration::from_millis(20);
 
 /// The API as one connection sees it.
 #[derive(Debug, Clone)]
 pub(super) struct Api {
-    pub(super) client: Client,
-    refusals: Refusals,
+    link: Arc<Link>,
+    pub(super) signals: Signals,
 }
 
-/// Subjects that the broker has refused, for who waits for an answer there: it tells so by an error of the connection and sends no answer.
-#[derive(Debug, Clone)]
-pub(super) struct Refusals(broadcast::Sender<Arc<str>>);
-
-impl Default for Refusals {
-    fn default() -> Self {
-        Self(broadcast::channel(REFUSALS_KEPT).0)
-    }
-}
-
-impl Refusals {
-    /// Takes an event of the connection; the subject, if it is a refusal to publish there.
-    pub(super) fn hear<'e>(&self, event: &'e Event) -> Option<&'e str> {
-        let Event::ServerError(ServerError::Other(words)) = event else { return None };
-        let subject = refused_subject(words)?;
-        // Nobody may be waiting.
-        let _ = self.0.send(subject.into());
-        Some(subject)
-    }
-}
-
-/// The subject of `Permissions Violation for Publish to "subject"`.
-fn refused_subject(words: &str) -> Option<&str> {
-    const REFUSAL: &str = "permissions violation for publish to \"";
-    let at = words.to_ascii_lowercase().find(REFUSAL)?;
-    let subject = words.get(at + REFUSAL.len()..)?;
-    subject.split_once('"').map(|(subject, _)| subject)
-}
-
-/// Comes back when `subject` is refused. Who was not told of all of them waits for its own time.
-async fn refused(mut refusals: broadcast::Receiver<Arc<str>>, subject: &str) {
-    loop {
-        match refusals.recv().await {
-            Ok(refused) if &*refused == subject => return,
-            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
-            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
-        }
-    }
+/// The client, which is another one after its task has ended.
+#[derive(Debug)]
+struct Link {
+    client: RwLock<Client>,
+    /// The client's task has ended: it says that it is connected, and is not.
+    is_dead: AtomicBool,
 }
 
 #[derive(Deserialize)]
@@ -123,14 +98,52 @@ struct Refusal {
 }
 
 impl Api {
-    /// Of a connection whose events `refusals` hears.
-    pub(super) const fn new(client: Client, refusals: Refusals) -> Self {
-        Self { client, refusals }
+    /// Of a connection whose events `signals` hears.
+    pub(super) fn new(client: Client, signals: Signals) -> Self {
+        Self { link: Arc::new(Link { client: RwLock::new(client), is_dead: AtomicBool::new(false) }), signals }
+    }
+
+    /// The client as it is now.
+    pub(super) fn client(&self) -> Client {
+        self.link.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The client's task has ended; everybody who waits for an answer is told.
+    pub(super) fn bury(&self) {
+        self.link.is_dead.store(true, Ordering::SeqCst);
+        self.signals.lost();
+    }
+
+    /// Goes on with another client.
+    pub(super) fn replace(&self, client: Client) {
+        *self.link.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        self.link.is_dead.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether there is a connection now.
+    pub(super) fn is_connected(&self) -> bool {
+        !self.link.is_dead.load(Ordering::SeqCst) && self.client().connection_state() == async_nats::connection::State::Connected
+    }
+
+    /// Waits for a connection, but not for longer than an operation may take.
+    pub(super) async fn connected(&self) -> Result<(), ApiFault> {
+        let limit = Duration::from_millis(limits::READ_PATIENCE_MILLIS.default);
+        let there = async {
+            while !self.is_connected() {
+                tokio::time::sleep(CONNECTION_PAUSE).await;
+            }
+        };
+        tokio::time::timeout(limit, there).await.map_err(|_| ApiFault::NotConnected)
+    }
+
+    /// Tells when the connection is lost from now on.
+    pub(super) fn losses(&self) -> Losses {
+        self.signals.losses()
     }
 
     /// A token that no other object on the broker has in its name: that of an inbox, which a client never gives twice.
     pub(super) fn fresh_token(&self) -> String {
-        let inbox = self.client.new_inbox();
+        let inbox = self.client().new_inbox();
         inbox.rsplit_once('.').map_or_else(|| inbox.clone(), |(_, token)| token.to_owned())
     }
 
@@ -147,44 +160,43 @@ impl Api {
         serde_json::from_slice(&message.payload).map_err(unreadable)
     }
 
-    /// One request and its reply, whatever it holds.
-    pub(super) async fn request(&self, subject: &str, body: Bytes) -> Result<Message, ApiFault> {
-        self.request_with(subject, None, body).await
+    /// As [`Api::ask`], for what changes nothing: when the connection is lost it is asked again on the next.
+    pub(super) async fn read<T: DeserializeOwned>(&self, subject: &str, request: &Value) -> Result<T, ApiFault> {
+        let mut asked = 0;
+        loop {
+            asked += 1;
+            match self.ask(subject, request).await {
+                Err(ApiFault::Lost { .. }) if asked < READS_MAX => self.connected().await?,
+                answer => return answer,
+            }
+        }
     }
 
-    /// As [`Api::request`], with headers.
-    pub(super) async fn request_with(&self, subject: &str, headers: Option<HeaderMap>, body: Bytes) -> Result<Message, ApiFault> {
-        if self.client.connection_state() != async_nats::connection::State::Connected {
+    /// One request and its reply, whatever it holds.
+    async fn request(&self, subject: &str, body: Bytes) -> Result<Message, ApiFault> {
+        if !self.is_connected() {
             return Err(ApiFault::NotConnected);
         }
         let limit = Duration::from_millis(limits::CONNECTOR_OPERATION_MILLIS.default);
-        let mut request = Request::new().payload(body).timeout(Some(limit));
-        if let Some(headers) = headers {
-            request = request.headers(headers);
-        }
-        let refusals = self.refusals.0.subscribe();
+        let request = Request::new().payload(body).timeout(Some(limit));
+        let (refusals, mut losses) = (self.signals.refusals(), self.losses());
+        let lost = || ApiFault::Lost { subject: subject.to_owned() };
+        let client = self.client();
         let answer = tokio::select! {
-            answer = self.client.send_request(subject.to_owned(), request) => answer,
+            biased;
+            answer = client.send_request(subject.to_owned(), request) => answer,
             () = refused(refusals, subject) => return Err(ApiFault::NotPermitted { subject: subject.to_owned() }),
+            () = losses.next() => return Err(lost()),
         };
+        if answer.as_ref().is_err_and(|error| error.kind() == RequestErrorKind::Other) {
+            // The client's task has ended, or ends at this moment.
+            losses.settled().await;
+            return Err(lost());
+        }
         answer.map_err(|error| match error.kind() {
             RequestErrorKind::NoResponders => ApiFault::NoResponders { subject: subject.to_owned() },
             RequestErrorKind::TimedOut => ApiFault::NoAnswer { subject: subject.to_owned() },
             _ => ApiFault::Unreadable { subject: subject.to_owned(), problem: error.to_string() },
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::refused_subject;
-
-    #[test]
-    fn the_subject_of_a_refused_permission_is_read_from_its_words() {
-        assert_eq!(refused_subject("Permissions Violation for Publish to \"t.p0\""), Some("t.p0"));
-        assert_eq!(refused_subject("'permissions violation for publish to \"t.p0\"'"), Some("t.p0"));
-        for other in ["Permissions Violation for Subscription to \"t.p0\"", "Permissions Violation for Publish to \"t.p0", "x", ""] {
-            assert_eq!(refused_subject(other), None, "{other}");
-        }
     }
 }

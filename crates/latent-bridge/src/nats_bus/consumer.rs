@@ -2,11 +2,11 @@
 //!
 //! It acknowledges nothing and its memory is the broker's alone; a process that is killed leaves it to the broker, which removes it after
 //! `reader_idle_millis`. Each message carries the number of its delivery: a gap there means that one was lost on the way to us, and then
-//! the consumer is of no use any more. Page logic is `page.rs`; nothing here decides whether a partition has ended.
+//! the consumer is of no use any more. Nothing here decides whether a partition has ended: that is `pass.rs`.
 
 use std::time::Duration;
 
-use async_nats::{Message, Subscriber};
+use async_nats::{Message, Subject, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde::Deserialize;
@@ -14,12 +14,8 @@ use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use super::api::{Api, ApiFault};
+use super::record::Single;
 use crate::{BusError, limits};
-
-/// How long the first message of a pull may take: less than an operation has, so that its error can say what it was.
-const FIRST_MESSAGE_WAIT: Duration = Duration::from_millis(9_000);
-/// How long a pull that has something waits for the rest, so that a slow link gets on page by page.
-const FURTHER_MESSAGES_WAIT: Duration = Duration::from_millis(4_000);
 
 /// Which messages, from where on.
 #[derive(Debug, Clone)]
@@ -36,7 +32,26 @@ pub(super) struct Wanted {
 #[derive(Debug, Clone)]
 pub(super) struct Delivered {
     pub(super) sequence: u64,
-    pub(super) message: Message,
+    /// `None`: the client cannot read it. It is of another program.
+    pub(super) message: Option<Message>,
+}
+
+impl Delivered {
+    /// Of a message that was read singly.
+    pub(super) fn singly(subject: &Subject, found: Single) -> Self {
+        let Single { sequence, headers, body } = found;
+        let length = subject.len() + body.len();
+        let message = headers.map(|headers| Message {
+            subject: subject.clone(),
+            reply: None,
+            payload: body,
+            headers: Some(headers),
+            status: None,
+            description: None,
+            length,
+        });
+        Self { sequence, message }
+    }
 }
 
 /// How a pull ended before it had what it asked for.
@@ -50,6 +65,10 @@ pub(super) enum PullEnd {
     TooLarge,
     /// The consumer is not there any more, or of no use.
     Gone,
+    /// The connection was lost, and what was on its way with it.
+    Lost,
+    /// The next message is to be read singly.
+    Fenced,
 }
 
 /// One pull's result.
@@ -73,6 +92,8 @@ pub(super) struct Consumer {
     pending: u64,
     /// The sequence after the last one delivered.
     next: u64,
+    /// Messages before one that is to be read singly, where there is such a one.
+    fence: Option<u64>,
     deleted: bool,
 }
 
@@ -86,8 +107,9 @@ impl Consumer {
     /// Creates one.
     pub(super) async fn create(api: &Api, wanted: &Wanted) -> Result<Self, ApiFault> {
         let name = format!("latent_read_{}", api.fresh_token());
-        let inbox = api.client.new_inbox();
-        let subscribed = api.client.subscribe(format!("{inbox}.*")).await;
+        let client = api.client();
+        let inbox = client.new_inbox();
+        let subscribed = client.subscribe(format!("{inbox}.*")).await;
         let replies = subscribed.map_err(|error| ApiFault::Unreadable { subject: inbox.clone(), problem: error.to_string() })?;
         let idle = Duration::from_millis(limits::READER_IDLE_MILLIS.default);
         let request = json!({
@@ -107,7 +129,7 @@ impl Consumer {
             "action": "create",
         });
         let subject = format!("CONSUMER.CREATE.{}.{name}.{}", wanted.stream, wanted.subject);
-        let Created { num_pending } = api.ask(&subject, &request).await?;
+        let Created { num_pending } = api.read(&subject, &request).await?;
         Ok(Self {
             api: api.clone(),
             stream: wanted.stream.clone(),
@@ -118,6 +140,7 @@ impl Consumer {
             delivered: 0,
             pending: num_pending,
             next: wanted.from.max(1),
+            fence: None,
             deleted: false,
         })
     }
@@ -125,6 +148,16 @@ impl Consumer {
     /// Messages that the broker has for it, as last told.
     pub(super) const fn pending(&self) -> u64 {
         self.pending
+    }
+
+    /// After so many messages comes one that no consumer may deliver.
+    pub(super) const fn set_fence(&mut self, messages: u64) {
+        self.fence = Some(messages);
+    }
+
+    /// Whether it stops before a message that is to be read singly.
+    pub(super) const fn is_fenced(&self) -> bool {
+        self.fence.is_some()
     }
 
     /// Somebody else knows that there is more: the next pull waits for it.
@@ -141,17 +174,21 @@ impl Consumer {
     ///
     /// Where messages are known to be pending, the broker may take `pull_expiry_millis` to send them; where none are, it answers at once.
     pub(super) async fn pull(&mut self, count: u64, bytes_max: u64) -> Result<Pulled, BusError> {
+        if self.fence == Some(0) {
+            return Ok(Pulled { messages: Vec::new(), end: PullEnd::Fenced });
+        }
         self.pulls += 1;
         let reply = format!("{}.{}", self.inbox, self.pulls);
         let expiry = Duration::from_millis(limits::PULL_EXPIRY_MILLIS.default);
-        let count = if self.pending == 0 { count } else { count.min(self.pending) };
+        let count = if self.pending == 0 { count } else { count.min(self.pending) }.min(self.fence.unwrap_or(u64::MAX));
         let request = if self.pending == 0 {
             json!({ "batch": count, "max_bytes": bytes_max, "no_wait": true })
         } else {
             json!({ "batch": count, "max_bytes": bytes_max, "expires": u64::try_from(expiry.as_nanos()).unwrap_or(u64::MAX) })
         };
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.stream, self.name);
-        let sent = self.api.client.publish_with_reply(subject, reply.clone(), Bytes::from(request.to_string())).await;
+        let mut losses = self.api.losses();
+        let sent = self.api.client().publish_with_reply(subject, reply.clone(), Bytes::from(request.to_string())).await;
         sent.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
         let began = Instant::now();
         let mut messages = Vec::new();
@@ -159,13 +196,24 @@ impl Consumer {
             if messages.len() as u64 == count {
                 return Ok(Pulled { messages, end: PullEnd::Full });
             }
-            let patience = if messages.is_empty() { FIRST_MESSAGE_WAIT } else { FURTHER_MESSAGES_WAIT };
-            let trouble = match timeout_at(began + patience, self.replies.next()).await {
+            let patience = if messages.is_empty() { limits::READ_PATIENCE_MILLIS } else { limits::PAGE_MILLIS };
+            let until = began + Duration::from_millis(patience.default);
+            let came = tokio::select! {
+                // What came before the connection was lost counts.
+                biased;
+                came = timeout_at(until, self.replies.next()) => came,
+                () = losses.next() => return Ok(Pulled { messages, end: PullEnd::Lost }),
+            };
+            let trouble = match came {
                 // What has come is a page; what comes later is of the next one, in the same order.
                 Err(_) if !messages.is_empty() => return Ok(Pulled { messages, end: PullEnd::Short }),
                 Err(_) => self.timed_out(),
-                Ok(None) => BusError::Backend(format!("the subscription of {} ended", self.name)),
-                Ok(Some(message)) => match message.status.map(|status| status.as_u16()) {
+                // The client's task has ended.
+                Ok(None) => {
+                    losses.settled().await;
+                    return Ok(Pulled { messages, end: PullEnd::Lost });
+                }
+                Ok(Some(message)) => match status_of(&message) {
                     // Of an earlier pull, whose frames may come late.
                     Some(_) if message.subject.as_str() != reply => continue,
                     Some(status) => match self.ended(status, message.description.as_deref().unwrap_or_default()) {
@@ -220,10 +268,11 @@ impl Consumer {
         }
         self.delivered = place.delivery;
         self.pending = place.pending;
+        self.fence = self.fence.map(|fence| fence.saturating_sub(1));
         let what =
             || BusError::OutOfRange { what: format!("the sequence after {}", place.sequence), problem: "sequences end there".to_owned() };
         self.next = place.sequence.checked_add(1).ok_or_else(what)?;
-        Ok(Delivered { sequence: place.sequence, message })
+        Ok(Delivered { sequence: place.sequence, message: Some(message) })
     }
 
     fn timed_out(&self) -> BusError {
@@ -260,6 +309,12 @@ impl Drop for Consumer {
             });
         }
     }
+}
+
+/// The status that ends a pull. A message of the stream may have one, too: whoever published it wrote that, and it says nothing.
+fn status_of(message: &Message) -> Option<u16> {
+    let status = message.status?.as_u16();
+    message.reply.as_deref().and_then(Place::parse).is_none().then_some(status)
 }
 
 /// What the reply subject of a delivered message says (NATS ADR-15): `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<delivery>.

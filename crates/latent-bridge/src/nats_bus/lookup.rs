@@ -12,7 +12,7 @@ use latent_core::{Partition, Uid, partition_for};
 use super::body;
 use super::consumer::{Consumer, Delivered, PullEnd};
 use super::pass::{Next, Pass};
-use super::reading::{check_epoch, fresh, leader_has_more};
+use super::reading::{after_loss, check_epoch, fresh, leader_has_more, singly};
 use super::record::{Single, Which};
 use super::shared::{Indexed, Shared, Topic};
 use super::uid_index::UidHash;
@@ -77,7 +77,7 @@ impl Lookup<'_> {
             indexed.uids.forget(hash, sequence);
             return Ok(false);
         };
-        let known = body::uid_of(Some(&found.headers), &found.body);
+        let known = found.uid();
         if known.as_ref() == Some(self.uid) {
             return Ok(true);
         }
@@ -119,7 +119,12 @@ impl Lookup<'_> {
     async fn below(self, floor: u64) -> Result<Option<u64>, BusError> {
         let mut consumer = self.start(1).await?;
         let mut walk = Walk::default();
-        while consumer.next() < floor && consumer.pending() > 0 {
+        loop {
+            let is_over = consumer.next() >= floor;
+            // A consumer may be one of a replica that is behind: what it lacks the leader has.
+            if is_over || (consumer.pending() == 0 && !self.is_behind(&mut consumer, floor).await?) {
+                return Ok(None);
+            }
             let page = self.page(&mut consumer, &mut walk).await?;
             for delivered in page.iter().take_while(|delivered| delivered.sequence < floor) {
                 if self.uid_of(delivered).await?.as_ref() == Some(self.uid) {
@@ -127,10 +132,21 @@ impl Lookup<'_> {
                 }
             }
             if walk.prove {
-                break;
+                let next = consumer.next();
+                consumer = self.start(next).await?;
+                (walk.is_fresh, walk.prove) = (true, false);
             }
         }
-        Ok(None)
+    }
+
+    /// Whether the leader has a record below `floor` that the consumer knows nothing of.
+    async fn is_behind(self, consumer: &mut Consumer, floor: u64) -> Result<bool, BusError> {
+        let next = singly(self.shared, self.topic, self.partition, consumer.next()).await?;
+        let is_behind = next.is_some_and(|next| next.sequence < floor);
+        if is_behind {
+            consumer.expect_more();
+        }
+        Ok(is_behind)
     }
 
     /// A consumer of the history that the lookup began in, whoever notices a change meanwhile.
@@ -157,6 +173,14 @@ impl Lookup<'_> {
                 self.lost(consumer, walk).await?;
                 Ok(pulled.messages)
             }
+            Ok(pulled) if pulled.end == PullEnd::Lost => {
+                let next = consumer.next();
+                let is_again = walk.lost_at.replace(next) == Some(next);
+                after_loss(self.shared, self.topic, self.partition, self.epoch, next, is_again).await?;
+                self.lost(consumer, walk).await?;
+                Ok(pulled.messages)
+            }
+            Ok(pulled) if pulled.end == PullEnd::Fenced => self.alone(consumer, walk).await,
             Ok(pulled) => {
                 walk.is_fresh = false;
                 match walk.pass.pulled(pulled.messages.len(), consumer.pending()) {
@@ -185,6 +209,18 @@ impl Lookup<'_> {
         }
     }
 
+    /// The next message, which no consumer may deliver; then another consumer behind it.
+    async fn alone(self, consumer: &mut Consumer, walk: &mut Walk) -> Result<Vec<Delivered>, BusError> {
+        let found = singly(self.shared, self.topic, self.partition, consumer.next()).await?;
+        let Some(found) = found else {
+            self.lost(consumer, walk).await?;
+            return Ok(Vec::new());
+        };
+        *consumer = self.start(found.sequence.saturating_add(1)).await?;
+        walk.is_fresh = true;
+        Ok(vec![found])
+    }
+
     /// Goes on with another consumer where this one ended.
     async fn lost(self, consumer: &mut Consumer, walk: &mut Walk) -> Result<(), BusError> {
         walk.lost += 1;
@@ -200,7 +236,8 @@ impl Lookup<'_> {
 
     /// The uid of a message of which the headers alone were read. Without an id there it is read singly.
     async fn uid_of(self, delivered: &Delivered) -> Result<Option<Uid>, BusError> {
-        let headers = delivered.message.headers.as_ref();
+        let Some(message) = &delivered.message else { return Ok(None) };
+        let headers = message.headers.as_ref();
         if let Some(id) = body::id_of(headers) {
             return Ok(Uid::parse(id).ok());
         }
@@ -226,7 +263,7 @@ impl Lookup<'_> {
     async fn check_witness(self, indexed: &Indexed) -> Result<(), BusError> {
         let Some((sequence, hash)) = indexed.uids.witness() else { return Ok(()) };
         let Some(found) = self.topic.source.get(&self.shared.api, Which::At(sequence)).await? else { return Ok(()) };
-        let uid = body::uid_of(Some(&found.headers), &found.body);
+        let uid = found.uid();
         if uid.is_some_and(|uid| indexed.uids.hash(&uid) == hash) {
             return Ok(());
         }
@@ -243,10 +280,12 @@ struct Walk {
     /// Nothing is pending for it; a fresh one must say so, too.
     prove: bool,
     lost: u32,
+    /// Where the connection was lost last.
+    lost_at: Option<u64>,
 }
 
 impl Default for Walk {
     fn default() -> Self {
-        Self { pass: Pass::default(), is_fresh: true, prove: false, lost: 0 }
+        Self { pass: Pass::default(), is_fresh: true, prove: false, lost: 0, lost_at: None }
     }
 }

@@ -22,6 +22,7 @@ mod flights;
 mod history;
 mod lookup;
 mod options;
+mod page;
 mod pass;
 mod permissions;
 mod probe;
@@ -29,10 +30,13 @@ mod provision;
 mod publishing;
 mod reading;
 mod record;
+mod revive;
 mod shared;
+mod signals;
 mod statistics;
 mod streams;
 mod uid_index;
+mod unparsable;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -47,11 +51,13 @@ use crate::{
     AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, TopicSchema,
     TopicStatistics, limits,
 };
-use api::{Api, Refusals};
+use api::Api;
 use provision::of_fault;
 use reading::Range;
 use record::Which;
+use revive::Dial;
 use shared::{Air, Shared, Topic, refused};
+use signals::Signals;
 use streams::TopicStream;
 
 pub use environment::nats_credentials;
@@ -134,7 +140,7 @@ impl NatsBus {
 
     /// Whether there is a connection to the broker now. Without one, publications are refused until it is made again.
     pub fn is_connected(&self) -> bool {
-        self.shared.api.client.connection_state() == async_nats::connection::State::Connected
+        self.shared.api.is_connected()
     }
 
     /// Numbers of every topic, sorted by name, as the broker tells them now.
@@ -190,14 +196,15 @@ where
     F: Future<Output = Result<Vec<TopicStream>, BusError>>,
 {
     let air = Arc::new(Air::new());
-    let (refusals, heard) = (Refusals::default(), Arc::clone(&air));
-    let hearing = refusals.clone();
-    let hear = move |event| {
+    let (signals, heard) = (Signals::default(), Arc::clone(&air));
+    let hearing = signals.clone();
+    let hear = move |event: async_nats::Event| {
         if let Some(subject) = hearing.hear(&event) {
             publishing::refuse(&heard, subject);
         }
     };
-    let api = Api::new(connect::connect(&options, hear).await?, refusals);
+    let dial = Dial { options, hear: Arc::new(hear) };
+    let api = Api::new(dial.connect().await?, signals);
     let mut found = streams(api.clone(), manifest).await?;
     found.sort_by(|a, b| a.name.cmp(&b.name));
     let partitions: u64 = found.iter().map(|topic| u64::from(topic.partitions)).sum();
@@ -210,12 +217,13 @@ where
         })
         .collect();
     air.know(&topics);
-    let ack_inbox = api.client.new_inbox();
-    let answers = api.client.subscribe(format!("{ack_inbox}.*")).await;
+    let ack_inbox = api.client().new_inbox();
+    let answers = api.client().subscribe(format!("{ack_inbox}.*")).await;
     let answers = answers.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
     let shared = Arc::new(Shared {
         api,
-        clock: options.clock,
+        clock: Arc::clone(&dial.options.clock),
+        dial,
         topics,
         air,
         watcher: std::sync::RwLock::new(None),
@@ -242,7 +250,7 @@ impl Drop for NatsBus {
             for deletion in deletions {
                 let _ = deletion.await;
             }
-            let _ = shared.api.client.flush().await;
+            let _ = shared.api.client().flush().await;
         });
         if let Err(fault) = closed.wait() {
             tracing::debug!(%fault, "the bus closes without a word to the broker");

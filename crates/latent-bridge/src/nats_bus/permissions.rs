@@ -5,7 +5,7 @@
 //! | `publishing` | `<topic>.p<N>` |
 //! | `streams`, `reading`, `statistics` | `$JS.API.STREAM.INFO.<stream>` |
 //! | `consumer` | `$JS.API.CONSUMER.CREATE.<stream>.<name>.<subject>`, `.CONSUMER.MSG.NEXT.<stream>.<name>`, `.CONSUMER.DELETE.<stream>.<name>` |
-//! | `record` | `$JS.API.DIRECT.GET.<stream>`, and of the stream's leader `$JS.API.STREAM.MSG.GET.<stream>` |
+//! | `record` | `$JS.API.STREAM.MSG.GET.<stream>` |
 //! | `streams` (provisioning) | `$JS.API.STREAM.CREATE.<stream>`, `.STREAM.UPDATE.<stream>`, `.STREAM.NAMES`, `.STREAM.INFO.*` |
 //!
 //! Each partition is named: `<topic>.*` would also cover subjects that are no partition, whoever listens there. A consumer's name is made
@@ -57,10 +57,7 @@ impl Permissions {
             publish.extend(subjects.iter().map(|subject| api(&format!("CONSUMER.CREATE.{stream}.*.{subject}"), "reading this partition")));
             publish.push(api(&format!("CONSUMER.MSG.NEXT.{stream}.*"), "the next page"));
             publish.push(api(&format!("CONSUMER.DELETE.{stream}.*"), "leaving no reader behind"));
-            publish.push(api(&format!("DIRECT.GET.{stream}"), "single events: duplicates, ends"));
-            if manifest.replication_factor > 1 {
-                publish.push(api(&format!("STREAM.MSG.GET.{stream}"), "the same, of the leader"));
-            }
+            publish.push(api(&format!("STREAM.MSG.GET.{stream}"), "single events: duplicates, ends"));
         }
         Self { publish, subscribe: vec![inboxes()] }
     }
@@ -141,7 +138,7 @@ mod tests {
             "$JS.API.CONSUMER.CREATE.av_a_b.*.a.b.p1",
             "$JS.API.CONSUMER.MSG.NEXT.av_a_b.*",
             "$JS.API.CONSUMER.DELETE.av_a_b.*",
-            "$JS.API.DIRECT.GET.av_a_b",
+            "$JS.API.STREAM.MSG.GET.av_a_b",
         ];
         let of_c = [
             "c.p0",
@@ -149,13 +146,11 @@ mod tests {
             "$JS.API.CONSUMER.CREATE.av_c.*.c.p0",
             "$JS.API.CONSUMER.MSG.NEXT.av_c.*",
             "$JS.API.CONSUMER.DELETE.av_c.*",
-            "$JS.API.DIRECT.GET.av_c",
+            "$JS.API.STREAM.MSG.GET.av_c",
         ];
         assert_eq!(subjects(&permissions.publish), [&of_a_b[..], &of_c].concat());
         assert_eq!(subjects(&permissions.subscribe), ["_INBOX.LSF.>"]);
-        let replicated = Permissions::of_bus(&manifest(3));
-        let more: Vec<_> = replicated.publish.iter().filter(|of| !permissions.publish.contains(of)).cloned().collect();
-        assert_eq!(subjects(&more), ["$JS.API.STREAM.MSG.GET.av_a_b", "$JS.API.STREAM.MSG.GET.av_c"]);
+        assert_eq!(Permissions::of_bus(&manifest(3)), permissions, "replicas make no difference");
     }
 
     #[test]

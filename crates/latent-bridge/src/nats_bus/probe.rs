@@ -354,7 +354,7 @@ mod tests {
             "a.b.latent_probe",
             "$JS.API.STREAM.DELETE.av_a_b",
             "$JS.API.STREAM.PURGE.av_a_b",
-            "$JS.API.STREAM.MSG.GET.av_a_b",
+            "$JS.API.DIRECT.GET.av_a_b",
             "$JS.API.CONSUMER.CREATE.av_a_b.latent_probe",
             "$JS.API.CONSUMER.CREATE.ORDERS.latent_probe.orders",
             "$JS.API.CONSUMER.DURABLE.CREATE.av_a_b.latent_probe",

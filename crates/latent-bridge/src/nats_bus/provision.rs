@@ -7,10 +7,11 @@ use std::time::Duration;
 use async_nats::Event;
 
 use super::NatsBus;
-use super::api::{Api, Refusals};
+use super::api::Api;
 use super::connect::connect;
 use super::executor::{ConnectorExecutor, ConnectorFault};
 use super::options::NatsOptions;
+use super::signals::Signals;
 use super::streams::{self, Plan};
 use crate::{BridgeManifest, BusError, TopicSchema, limits, schema};
 
@@ -33,10 +34,10 @@ impl NatsBus {
 
 /// The API on a connection of its own.
 pub(super) async fn connected(options: &NatsOptions) -> Result<Api, BusError> {
-    let refusals = Refusals::default();
-    let hearing = refusals.clone();
+    let signals = Signals::default();
+    let hearing = signals.clone();
     let hear = move |event: Event| _ = hearing.hear(&event);
-    Ok(Api::new(connect(options, hear).await?, refusals))
+    Ok(Api::new(connect(options, hear).await?, signals))
 }
 
 /// What a connector's fault is where nothing was handed over.

@@ -27,6 +27,7 @@ use super::answer::{self, Answer};
 use super::body;
 use super::flights::{FlightNumber, Full, SubjectNumber};
 use super::record::Which;
+use super::revive::revive;
 use super::shared::{Air, Cargo, Shared, Topic};
 use crate::{BusError, PublishAck, PublishResult, limits};
 
@@ -44,14 +45,14 @@ pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<
     let uid = record.uid.clone().map_or_else(|| crate::uid::mint(now), Ok)?;
     let encoded = body::encode(&record, &uid, partition, now, &topic.source.stream);
     let encoded = encoded.map_err(|rule| BusError::Rejected { rule, permanent: true })?;
-    let (bytes, bytes_max) = (encoded.counted_bytes(), shared.api.client.max_payload());
+    let (bytes, bytes_max) = (encoded.counted_bytes(), shared.api.client().max_payload());
     if bytes > bytes_max {
         let rule =
             format!("the event takes {bytes} bytes on the broker, whose max_payload is {bytes_max}; publish less, or raise it there");
         return Err(BusError::Rejected { rule, permanent: true });
     }
     let subject = topic.subject(partition)?.clone();
-    if shared.api.client.connection_state() != async_nats::connection::State::Connected {
+    if !shared.api.is_connected() {
         return Err(not_connected());
     }
 
@@ -70,7 +71,8 @@ pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<
         boarded.map_err(|Full| BusError::Busy { limit: limits::FLIGHTS.name })?
     };
     let reply = format!("{}.{}", shared.ack_inbox, flight.0);
-    let handed_over = pin!(shared.api.client.publish_with_reply_and_headers(subject, reply, encoded.headers, encoded.body));
+    let client = shared.api.client();
+    let handed_over = pin!(client.publish_with_reply_and_headers(subject, reply, encoded.headers, encoded.body));
     // The client takes it at once or has no room; what it did not take was never sent.
     let refused = match handed_over.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(())) => return Ok(ticket),
@@ -88,12 +90,15 @@ fn not_connected() -> BusError {
     BusError::NotSent { reason: "not connected to the broker; the connection is made again by itself".to_owned() }
 }
 
-/// Takes acknowledgements until the connection is closed.
+/// Takes acknowledgements for as long as the bus lives.
 pub(super) async fn take_answers(shared: Arc<Shared>, mut answers: Subscriber) {
-    while let Some(message) = answers.next().await {
-        let number = message.subject.rsplit_once('.').and_then(|(_, number)| number.parse().ok());
-        let Some(number) = number.map(FlightNumber) else { continue };
-        take_answer(&shared, number, &message);
+    loop {
+        while let Some(message) = answers.next().await {
+            let number = message.subject.rsplit_once('.').and_then(|(_, number)| number.parse().ok());
+            let Some(number) = number.map(FlightNumber) else { continue };
+            take_answer(&shared, number, &message);
+        }
+        answers = revive(&shared).await;
     }
 }
 
@@ -145,7 +150,7 @@ async fn send_again(shared: &Arc<Shared>, number: FlightNumber) {
         return hidden(UncertainCause::Unusable);
     };
     let reply = format!("{}.{}", shared.ack_inbox, number.0);
-    let sent = shared.api.client.publish_with_reply_and_headers(subject.clone(), reply, encoded.headers, encoded.body).await;
+    let sent = shared.api.client().publish_with_reply_and_headers(subject.clone(), reply, encoded.headers, encoded.body).await;
     if sent.is_err() {
         hidden(UncertainCause::Closed);
     }
@@ -160,7 +165,7 @@ async fn verify_duplicate(shared: &Arc<Shared>, number: FlightNumber, sequence: 
     };
     let Some(topic) = shared.topics.get(topic) else { return };
     let result = match topic.source.get(&shared.api, Which::At(sequence)).await {
-        Ok(Some(found)) => match body::decode_parts(Some(&found.headers), &found.body) {
+        Ok(Some(found)) => match found.record() {
             Ok(stored) if stored.uid == uid && body::is_same_event(&stored, &record) => {
                 topic.history().note(sequence);
                 Ok(ack(topic, partition, sequence, &uid, true))

@@ -1,33 +1,26 @@
-//! Pages of a partition, read through ephemeral consumers (B-064 to B-066).
+//! Records of a partition and where readers stand (B-064 to B-066). A page is read in `page.rs`.
 //!
 //! Who reads on from where a page ended gets the consumer of that page: a replay or a tail uses one for as long as it reads. Each new
-//! consumer is made together with a look at the stream's history. A page that is shorter than asked for says nothing; an empty one says
-//! that the broker attests the end.
+//! consumer is made together with a look at the stream's history. A message that the client cannot read ends the connection when a consumer
+//! delivers it: what lies where a reader was when that happened is looked at singly, and its place remembered.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use latent_core::{Offset, Partition, StoredRecord};
 
 use super::body;
-use super::consumer::{Consumer, Delivered, PullEnd, Pulled, Wanted};
-use super::pass::{Next, Pass};
+use super::consumer::{Consumer, Delivered, Wanted};
+use super::page::{Page, read};
 use super::record::Which;
 use super::shared::{Shared, Topic};
 use super::streams;
 use crate::{BusError, HeadContent, RecordHead, limits};
 
-/// Bytes that a message has on the broker beside what `max_payload` counts.
-const MESSAGE_OVERHEAD_BYTES: u64 = 4_096;
-/// Beyond it no consumer is made: a broker counts from there on, and sequences of real streams are far below.
-const SEQUENCE_MAX: u64 = 1 << 62;
-/// More than a broker may be told to take in one message (64 MiB).
-const ANY_MESSAGE_BYTES: u64 = 1 << 27;
-/// After which a page that has something ends, so that a slow link gets on.
-const PAGE_TIME: Duration = Duration::from_millis(4_000);
-/// Consumers that one page may lose before it is given up.
-const CONSUMERS_MAX: u32 = 4;
+/// Messages that are looked at singly behind one that the client cannot read: such messages seldom come alone.
+const LOOK_AHEAD: usize = 64;
+/// Readable ones among them, after which nothing more is looked for.
+const LOOK_AHEAD_READABLE: usize = 16;
 
 /// Where a reader stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,20 +72,13 @@ pub(super) struct Range {
     pub(super) bytes_max: u64,
 }
 
-/// One page, and the consumer that stands behind it.
-struct Page {
-    messages: Vec<Delivered>,
-    consumer: Option<Consumer>,
-    epoch: u64,
-}
-
 /// Records from `from` on, up to the first one that is none.
 pub(super) async fn fetch(shared: &Arc<Shared>, range: Range) -> Result<Vec<StoredRecord>, BusError> {
     let topic = topic_of(shared, range.topic)?;
     let page = read(shared, topic, range).await?;
     let mut records = Vec::with_capacity(page.messages.len());
     for delivered in &page.messages {
-        match body::decode(&delivered.message) {
+        match record_of(delivered) {
             Ok(record) => records.push(StoredRecord { partition: range.partition, offset: Offset(delivered.sequence), record }),
             Err(problem) => {
                 tracing::debug!(topic = topic.name, sequence = delivered.sequence, problem, "a message is no record");
@@ -125,8 +111,13 @@ pub(super) async fn heads(shared: &Arc<Shared>, range: Range) -> Result<Vec<Reco
     }
 }
 
+fn record_of(delivered: &Delivered) -> Result<latent_core::Record, String> {
+    let message = delivered.message.as_ref().ok_or("its headers cannot be read")?;
+    body::decode(message)
+}
+
 fn head(delivered: &Delivered) -> RecordHead {
-    let content = body::decode(&delivered.message)
+    let content = record_of(delivered)
         .map_or(HeadContent::Damaged, |record| HeadContent::Readable { payload_bytes: record.payload.len() as u64, key: record.key });
     RecordHead { offset: Offset(delivered.sequence), content }
 }
@@ -170,7 +161,62 @@ pub(super) async fn fresh(
     let (consumer, looked) = tokio::join!(Consumer::create(&shared.api, &wanted), look(shared, topic));
     let consumer = consumer.map_err(BusError::from);
     looked?;
-    Ok((consumer?, topic.history().epoch()))
+    let (mut consumer, epoch) = (consumer?, topic.history().epoch());
+    let apart = topic.unparsable().next(epoch, partition, wanted.from);
+    if let Some(apart) = apart {
+        fence(shared, wanted, &mut consumer, apart).await?;
+    }
+    Ok((consumer, epoch))
+}
+
+/// Stops a consumer before the message at `apart`: so many lie before it as the broker has for this one and not for one that begins there.
+async fn fence(shared: &Shared, wanted: Wanted, consumer: &mut Consumer, apart: u64) -> Result<(), BusError> {
+    if apart <= wanted.from {
+        consumer.set_fence(0);
+        return Ok(());
+    }
+    let behind = Consumer::create(&shared.api, &Wanted { from: apart, headers_only: true, ..wanted }).await?;
+    consumer.set_fence(consumer.pending().saturating_sub(behind.pending()));
+    Ok(())
+}
+
+/// The message at `from` or behind it, whatever its headers are; `None` where there certainly is none.
+pub(super) async fn singly(shared: &Shared, topic: &Topic, partition: Partition, from: u64) -> Result<Option<Delivered>, BusError> {
+    let subject = topic.subject(partition)?;
+    let found = topic.source.get(&shared.api, Which::NextOf(subject.as_str(), from)).await?;
+    Ok(found.map(|found| Delivered::singly(subject, found)))
+}
+
+/// The connection was lost while the message at `next` or behind it was waited for. If the client cannot read that one it is not pulled again,
+/// nor if the connection was lost there before.
+pub(super) async fn after_loss(
+    shared: &Shared,
+    topic: &Topic,
+    partition: Partition,
+    epoch: u64,
+    next: u64,
+    is_again: bool,
+) -> Result<(), BusError> {
+    shared.api.connected().await?;
+    let (mut next, mut is_again, mut readable, mut is_explained) = (next, is_again, 0, false);
+    for _ in 0..LOOK_AHEAD {
+        let Some(found) = singly(shared, topic, partition, next).await? else { return Ok(()) };
+        if found.message.is_none() || is_again {
+            let (name, sequence) = (topic.name.as_str(), found.sequence);
+            tracing::warn!(topic = name, %partition, sequence, "the client loses its connection by a message; it is read singly from now on");
+            topic.unparsable().note(epoch, partition, found.sequence);
+            is_explained = true;
+        } else {
+            readable += 1;
+        }
+        // What the client can read did nothing to the connection, and then nothing is to be feared of the others.
+        if !is_explained || readable == LOOK_AHEAD_READABLE {
+            return Ok(());
+        }
+        let Some(behind) = found.sequence.checked_add(1) else { return Ok(()) };
+        (next, is_again) = (behind, false);
+    }
+    Ok(())
 }
 
 /// Whether there is a record at `from` or behind it, from the stream itself: what a consumer knows of new records may be a moment old.
@@ -184,106 +230,6 @@ pub(super) async fn leader_has_more(shared: &Shared, topic: &Topic, partition: P
     if topic.source.replicas <= 1 { Ok(false) } else { has_more(shared, topic, partition, from).await }
 }
 
-/// A consumer at the place that is asked for.
-struct Standing {
-    consumer: Consumer,
-    epoch: u64,
-    /// The broker attests that there is nothing.
-    is_over: bool,
-}
-
-/// The consumer that was kept there, or a fresh one, which may already say that there is nothing.
-async fn stand(shared: &Shared, topic: &Topic, range: Range) -> Result<Standing, BusError> {
-    if let Some((consumer, epoch)) = take_kept(shared, topic, range) {
-        return Ok(Standing { consumer, epoch, is_over: false });
-    }
-    let from = range.from.max(1);
-    let (mut consumer, epoch) = fresh(shared, topic, range.partition, from, false).await?;
-    let is_over = consumer.pending() == 0 && !leader_has_more(shared, topic, range.partition, from).await?;
-    if !is_over && consumer.pending() == 0 {
-        consumer.expect_more();
-    }
-    Ok(Standing { consumer, epoch, is_over })
-}
-
-async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Page, BusError> {
-    let _permit = shared.reads.acquire().await.map_err(|_| BusError::NotSent { reason: "the bus is closed".to_owned() })?;
-    let from = range.from.max(1);
-    if from > SEQUENCE_MAX {
-        look(shared, topic).await?;
-        return Ok(Page { messages: Vec::new(), consumer: None, epoch: 0 });
-    }
-    let Standing { mut consumer, epoch, is_over } = stand(shared, topic, range).await?;
-    if is_over {
-        return Ok(Page { messages: Vec::new(), consumer: Some(consumer), epoch });
-    }
-    let began = tokio::time::Instant::now();
-    let mut one_message = shared.api.client.max_payload() as u64 + MESSAGE_OVERHEAD_BYTES;
-    let (mut messages, mut bytes, mut pass, mut lost) = (Vec::new(), 0_u64, Pass::default(), 0);
-    loop {
-        let missing = (range.count_max - messages.len()) as u64;
-        let pulled = consumer.pull(missing, range.bytes_max.saturating_sub(bytes).max(one_message)).await;
-        match pulled {
-            Ok(Pulled { messages: more, end }) => {
-                let count = more.len();
-                bytes = more.iter().fold(bytes, |sum, delivered| sum.saturating_add(held_bytes(delivered)));
-                messages.extend(more);
-                let is_late = !messages.is_empty() && began.elapsed() >= PAGE_TIME;
-                let is_page = messages.len() >= range.count_max || bytes >= range.bytes_max || is_late;
-                if is_page || (end == PullEnd::TooLarge && !messages.is_empty()) {
-                    return Ok(Page { messages, consumer: Some(consumer), epoch });
-                }
-                if end == PullEnd::TooLarge {
-                    // Stored when the broker allowed more than it does now: one alone is read whatever its size.
-                    one_message = one_message.max(ANY_MESSAGE_BYTES);
-                }
-                if end != PullEnd::Gone {
-                    let mut next = pass.pulled(count, consumer.pending());
-                    if next == Next::Attested {
-                        // What was read is a page; that nothing is behind it is for the next one to find.
-                        let is_over = !messages.is_empty() || !has_more(shared, topic, range.partition, consumer.next()).await?;
-                        if is_over {
-                            return Ok(Page { messages, consumer: Some(consumer), epoch });
-                        }
-                        consumer.expect_more();
-                        next = pass.pulled(count, consumer.pending());
-                    }
-                    if next == Next::Stalled && !messages.is_empty() {
-                        return Ok(Page { messages, consumer: None, epoch });
-                    }
-                    if next == Next::Stalled {
-                        return Err(stalled(topic, range.partition, consumer.pending()));
-                    }
-                    if next == Next::Replace {
-                        renew(shared, topic, range.partition, (&mut consumer, epoch)).await?;
-                    }
-                    continue;
-                }
-            }
-            // A page that has something is one; the trouble comes back with the next, if it lasts.
-            Err(_) if !messages.is_empty() => return Ok(Page { messages, consumer: None, epoch }),
-            Err(BusError::Backend(problem)) => {
-                tracing::debug!(problem, topic = topic.name, "a reader's consumer is of no use any more");
-            }
-            Err(error) => return Err(error),
-        }
-        lost += 1;
-        if lost >= CONSUMERS_MAX {
-            let operation = format!("reading topic {:?}: the broker removed {lost} consumers meanwhile", topic.name);
-            return Err(BusError::Timeout { operation });
-        }
-        renew(shared, topic, range.partition, (&mut consumer, epoch)).await?;
-    }
-}
-
-/// Another consumer at the place that was reached, which must be of the same history.
-async fn renew(shared: &Shared, topic: &Topic, partition: Partition, (consumer, epoch): (&mut Consumer, u64)) -> Result<(), BusError> {
-    let (another, now) = fresh(shared, topic, partition, consumer.next(), false).await?;
-    check_epoch(topic, epoch, now)?;
-    *consumer = another;
-    Ok(())
-}
-
 /// What was read so far and what comes must be of one history, whoever noticed the change.
 pub(super) fn check_epoch(topic: &Topic, before: u64, now: u64) -> Result<(), BusError> {
     if before == now {
@@ -292,14 +238,13 @@ pub(super) fn check_epoch(topic: &Topic, before: u64, now: u64) -> Result<(), Bu
     Err(topic.history_changed("it changed while it was read".to_owned()))
 }
 
-fn take_kept(shared: &Shared, topic: &Topic, range: Range) -> Option<(Consumer, u64)> {
+/// The consumer that was kept where `range` begins, unless it would deliver what no consumer may.
+pub(super) fn take_kept(shared: &Shared, topic: &Topic, range: Range) -> Option<(Consumer, u64)> {
     let epoch = topic.history().epoch();
     let position = Position { topic: range.topic, partition: range.partition, next: range.from.max(1) };
-    shared.kept.take(position, epoch).map(|consumer| (consumer, epoch))
-}
-
-fn held_bytes(delivered: &Delivered) -> u64 {
-    delivered.message.length as u64
+    let kept = shared.kept.take(position, epoch)?;
+    let is_open = kept.is_fenced() || topic.unparsable().next(epoch, range.partition, position.next).is_none();
+    is_open.then_some((kept, epoch))
 }
 
 pub(super) fn stalled(topic: &Topic, partition: Partition, pending: u64) -> BusError {

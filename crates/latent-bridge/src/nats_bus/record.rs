@@ -1,34 +1,51 @@
-//! Single messages of a stream: by sequence, the first and the last of a partition. Direct get (NATS ADR-31) where the stream allows it,
-//! else the stream leader's own get.
+//! Single messages of a stream: by sequence, the first and the last of a partition. The stream's leader is asked, and answers in JSON.
 //!
-//! Any replica answers a direct get, also one that is behind. What such an answer *lacks* is therefore asked again from the leader where a
-//! stream has several replicas; what it *has* is true.
+//! A direct get (NATS ADR-31) would be shorter, but it gives a message as a message: one whose headers the client cannot read ends the
+//! connection, with everything that is in flight on it. Who may publish to a partition could end it so at will. Here such a message is
+//! only told from others ([`Single::headers`]); the rules are the client's own, so that a message is the same however it is read.
 
 use std::str::FromStr as _;
 
-use async_nats::HeaderMap;
 use async_nats::header::{HeaderName, HeaderValue};
+use async_nats::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use latent_core::{Record, Uid};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::api::{Api, ApiFault};
+use super::body;
 
 /// `err_code` of a message that is not there.
 const NO_MESSAGE: u16 = 10_037;
-/// Status of a direct get that found nothing.
-const NOT_FOUND: u16 = 404;
-/// Header that a direct get adds.
-const SEQUENCE: &str = "Nats-Sequence";
+/// Begins every header block.
+const VERSION: &str = "NATS/1.0";
 
 /// A message that was read singly.
 #[derive(Debug, Clone)]
 pub(super) struct Single {
     pub(super) sequence: u64,
-    pub(super) headers: HeaderMap,
+    /// `None`: the client could not read them. Such a message is of another program and has no uid.
+    pub(super) headers: Option<HeaderMap>,
     pub(super) body: Bytes,
+}
+
+impl Single {
+    /// The record that it is.
+    ///
+    /// # Errors
+    /// Why it is none, in words.
+    pub(super) fn record(&self) -> Result<Record, String> {
+        let headers = self.headers.as_ref().ok_or("its headers cannot be read")?;
+        body::decode_parts(Some(headers), &self.body)
+    }
+
+    /// The uid that it is known by.
+    pub(super) fn uid(&self) -> Option<Uid> {
+        body::uid_of(Some(self.headers.as_ref()?), &self.body)
+    }
 }
 
 /// Which one.
@@ -56,40 +73,12 @@ impl Which<'_> {
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     pub(super) stream: String,
-    pub(super) direct: bool,
     pub(super) replicas: u32,
 }
 
 impl Source {
     /// The message, or `None` when there certainly is none.
     pub(super) async fn get(&self, api: &Api, which: Which<'_>) -> Result<Option<Single>, ApiFault> {
-        // The last one of a replica that is behind is another one than the leader's.
-        let leader_only = !self.direct || (self.replicas > 1 && matches!(which, Which::LastOf(_)));
-        if leader_only {
-            return self.leader_get(api, which).await;
-        }
-        match self.direct_get(api, which).await? {
-            None if self.replicas > 1 => self.leader_get(api, which).await,
-            found => Ok(found),
-        }
-    }
-
-    async fn direct_get(&self, api: &Api, which: Which<'_>) -> Result<Option<Single>, ApiFault> {
-        let subject = format!("$JS.API.DIRECT.GET.{}", self.stream);
-        let message = api.request(&subject, Bytes::from(which.request().to_string())).await?;
-        let unreadable = |problem: String| ApiFault::Unreadable { subject: subject.clone(), problem };
-        match message.status.map(|status| status.as_u16()) {
-            None => {}
-            Some(NOT_FOUND) => return Ok(None),
-            Some(status) => return Err(unreadable(format!("{status} {}", message.description.unwrap_or_default()))),
-        }
-        let headers = message.headers.unwrap_or_default();
-        let header = |name: &str| headers.get_last(name).map(|value| value.as_str().to_owned());
-        let sequence = header(SEQUENCE).and_then(|text| text.parse().ok()).ok_or_else(|| unreadable("no sequence".to_owned()))?;
-        Ok(Some(Single { sequence, headers, body: message.payload }))
-    }
-
-    async fn leader_get(&self, api: &Api, which: Which<'_>) -> Result<Option<Single>, ApiFault> {
         #[derive(Deserialize)]
         struct Got {
             message: Stored,
@@ -103,7 +92,7 @@ impl Source {
             data: String,
         }
         let subject = format!("STREAM.MSG.GET.{}", self.stream);
-        let stored = match api.ask::<Got>(&subject, &which.request()).await {
+        let stored = match api.read::<Got>(&subject, &which.request()).await {
             Ok(got) => got.message,
             Err(fault) if fault.is(NO_MESSAGE) => return Ok(None),
             Err(fault) => return Err(fault),
@@ -116,16 +105,30 @@ impl Source {
     }
 }
 
-/// The lines of a header block. What is no header is left out, as the client does.
-fn parse_headers(block: &[u8]) -> HeaderMap {
+/// The headers of a block, where the client could read it. It is strict: on anything else it ends the connection, or itself.
+fn parse_headers(block: &[u8]) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
-    for line in String::from_utf8_lossy(block).split("\r\n").skip(1) {
-        let Some((name, value)) = line.split_once(':') else { continue };
-        if let (Ok(name), Ok(value)) = (HeaderName::from_str(name), HeaderValue::from_str(value.trim())) {
-            headers.append(name, value);
-        }
+    if block.is_empty() {
+        return Some(headers);
     }
-    headers
+    let mut lines = std::str::from_utf8(block).ok()?.lines().peekable();
+    let status = lines.next()?.strip_prefix(VERSION)?.trim();
+    let status = status.split_once(' ').map_or(status, |(status, _)| status.trim());
+    if !status.is_empty() {
+        status.parse::<StatusCode>().ok()?;
+    }
+    while let Some(line) = lines.next() {
+        if line.is_empty() {
+            continue;
+        }
+        let (name, value) = line.split_once(':')?;
+        let mut value = value.trim_start().to_owned();
+        while let Some(more) = lines.next_if(|line| line.starts_with(char::is_whitespace)) {
+            value.push_str(more);
+        }
+        headers.append(HeaderName::from_str(name).ok()?, HeaderValue::from_str(value.trim_end()).ok()?);
+    }
+    Some(headers)
 }
 
 #[cfg(test)]
@@ -134,11 +137,28 @@ mod tests {
 
     #[test]
     fn a_header_block_is_read_line_by_line() {
-        let headers = parse_headers(b"NATS/1.0\r\nNats-Msg-Id: a\r\nA:  b c \r\nA: d\r\nnone\r\n\r\n");
+        let headers = parse_headers(b"NATS/1.0\r\nNats-Msg-Id: a\r\nA:  b c \r\nA: d\r\n e\r\n\r\n").unwrap();
         assert_eq!(headers.get("Nats-Msg-Id").unwrap().as_str(), "a");
-        assert!(headers.get_all("A").map(HeaderValue::as_str).eq(["b c", "d"]));
+        assert!(headers.get_all("A").map(HeaderValue::as_str).eq(["b c", "d e"]));
         assert_eq!(headers.len(), 2, "names");
-        assert!(parse_headers(b"").is_empty());
+        assert!(parse_headers(b"").unwrap().is_empty() && parse_headers(b"NATS/1.0 503 Words\r\nA: b\r\n\r\n").unwrap().len() == 1);
+    }
+
+    #[test]
+    fn what_the_client_cannot_read_is_no_header_block() {
+        let unreadable: [&[u8]; 8] = [
+            b"NATS/1.0\r\nnone\r\n\r\n",
+            b"NATS/1.0\r\nA: \xff\r\n\r\n",
+            b"NATS/1.0\r\na b: c\r\n\r\n",
+            b"NATS/2.0\r\nA: b\r\n\r\n",
+            b"NATS/1.0 5\r\nA: b\r\n\r\n",
+            b"NATS/1.0x\r\nA: b\r\n\r\n",
+            b"NATS/1.0\r\nA: b\rc\r\n\r\n",
+            b"\r\n",
+        ];
+        for block in unreadable {
+            assert_eq!(parse_headers(block), None, "{}", block.escape_ascii());
+        }
     }
 
     #[test]

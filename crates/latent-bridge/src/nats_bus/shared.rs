@@ -11,13 +11,16 @@ use super::flights::{Flights, SubjectNumber};
 use super::history::History;
 use super::reading::KeptReaders;
 use super::record::Source;
+use super::revive::Dial;
 use super::streams::{TopicStream, subject};
 use super::uid_index::UidIndex;
+use super::unparsable::Unparsable;
 use crate::{AppendWatcher, BusError, PublishResult, TopicSchema, limits};
 
 /// See the module.
 pub(super) struct Shared {
     pub(super) api: Api,
+    pub(super) dial: Dial,
     pub(super) clock: Arc<dyn Clock>,
     /// Sorted by name.
     pub(super) topics: Vec<Topic>,
@@ -56,6 +59,7 @@ pub(super) struct Topic {
     /// By partition.
     pub(super) subjects: Vec<async_nats::Subject>,
     pub(super) history: Mutex<History>,
+    unparsable: Mutex<Unparsable>,
     /// By partition; held while a lookup reads.
     pub(super) indexes: Vec<tokio::sync::Mutex<Indexed>>,
 }
@@ -68,22 +72,28 @@ pub(super) struct Indexed {
 
 impl Topic {
     pub(super) fn new(found: TopicStream, schema: Option<Arc<TopicSchema>>, uids_max: usize) -> Self {
-        let TopicStream { name, stream, partitions, replicas, allow_direct, created, last_seq } = found;
+        let TopicStream { name, stream, partitions, replicas, created, last_seq } = found;
         let subjects = (0..partitions).map(|partition| async_nats::Subject::from(subject(&name, partition))).collect();
         let index = || tokio::sync::Mutex::new(Indexed { epoch: 0, uids: UidIndex::new(uids_max) });
         Self {
             name,
             partitions,
             schema,
-            source: Source { stream, direct: allow_direct, replicas },
+            source: Source { stream, replicas },
             subjects,
             history: Mutex::new(History::new(created, last_seq)),
+            unparsable: Mutex::default(),
             indexes: (0..partitions).map(|_| index()).collect(),
         }
     }
 
     pub(super) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Places that no consumer may deliver.
+    pub(super) fn unparsable(&self) -> MutexGuard<'_, Unparsable> {
+        self.unparsable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The subject of a partition.

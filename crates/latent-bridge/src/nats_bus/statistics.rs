@@ -7,7 +7,6 @@ use latent_core::{Offset, Partition, UnixMillis};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::body;
 use super::reading::look;
 use super::record::Which;
 use super::shared::{Shared, Topic};
@@ -58,7 +57,7 @@ struct State {
 
 async fn of_topic(shared: &Shared, topic: &Topic) -> Result<TopicStatistics, BusError> {
     let question = json!({ "subjects_filter": format!("{}.>", topic.name) });
-    let counted: Counted = shared.api.ask(&format!("STREAM.INFO.{}", topic.source.stream), &question).await?;
+    let counted: Counted = shared.api.read(&format!("STREAM.INFO.{}", topic.source.stream), &question).await?;
     let of_subject = |subject: &async_nats::Subject| counted.state.subjects.get(subject.as_str()).copied().unwrap_or_default();
     let numbered: Vec<_> = (0..topic.partitions).zip(topic.subjects.iter().map(of_subject)).collect();
     let mut all = Vec::with_capacity(numbered.len());
@@ -84,6 +83,6 @@ async fn of_partition(
         return Ok((numbers, None));
     }
     let found = topic.source.get(&shared.api, Which::At(first.0)).await?;
-    let record = found.and_then(|found| body::decode_parts(Some(&found.headers), &found.body).ok());
+    let record = found.and_then(|found| found.record().ok());
     Ok((numbers, record.map(|record| record.stored_at)))
 }

@@ -323,7 +323,7 @@ fn each_permission_too_much_or_missing_is_named() {
     let (broker, env) = with_broker(&raw_streams(), |users| {
         let bus = &mut users[0];
         assert_eq!(bus.name, "edge-1-bus");
-        bus.publish.retain(|subject| subject != "$JS.API.DIRECT.GET.av_out");
+        bus.publish.retain(|subject| subject != "$JS.API.STREAM.MSG.GET.av_out");
         bus.publish.extend(["orders.*", "$JS.API.STREAM.DELETE.*"].map(str::to_owned));
         users[1].subscribe.push("in.raw.>".to_owned());
     });
@@ -334,7 +334,7 @@ fn each_permission_too_much_or_missing_is_named() {
     assert_eq!(error["kind"], json!("broker-permissions"), "{error}");
     let address = broker.address();
     for told in [
-        format!("user edge-1-bus at {address}: missing: publish $JS.API.DIRECT.GET.av_out"),
+        format!("user edge-1-bus at {address}: missing: publish $JS.API.STREAM.MSG.GET.av_out"),
         format!("user edge-1-bus at {address}: too much: publish orders.new"),
         format!("user edge-1-bus at {address}: too much: publish $JS.API.STREAM.DELETE.av_in_raw"),
         format!("user acme at {address}: too much: subscribe in.raw.p0"),
@@ -342,7 +342,7 @@ fn each_permission_too_much_or_missing_is_named() {
         assert!(error["why"].as_str().unwrap().contains(&told), "{told}: {error}");
     }
     let bus = json_of(&out);
-    assert_eq!((&bus["missing"], &bus["unanswered"]), (&json!(["publish $JS.API.DIRECT.GET.av_out"]), &json!([])), "{bus}");
+    assert_eq!((&bus["missing"], &bus["unanswered"]), (&json!(["publish $JS.API.STREAM.MSG.GET.av_out"]), &json!([])), "{bus}");
     assert!(!stream_names(&broker).is_empty(), "what may be deleted is still there");
 }
 

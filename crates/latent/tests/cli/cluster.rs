@@ -36,8 +36,7 @@ fn bus_user() -> BrokerUser {
             format!("{}.>", api("CONSUMER.CREATE")),
             format!("{}.>", api("CONSUMER.MSG.NEXT")),
             format!("{}.>", api("CONSUMER.DELETE")),
-            api("DIRECT.GET"),
-            format!("{}.>", api("DIRECT.GET")),
+            api("STREAM.MSG.GET"),
         ]
     };
     let subjects = ["in.raw.p0", "in.raw.p1", "in.raw.p2", "out.p0"].map(str::to_owned);

@@ -148,9 +148,6 @@ pub(super) fn notes(found: &StreamInfo) -> Vec<String> {
         };
         notes.extend(limit.map(|limit| format!("{field} is {limit}: {what}")));
     }
-    if !found.flag("allow_direct") {
-        notes.push("allow_direct is off: single records are read from the leader alone".to_owned());
-    }
     let consumers = found.config.get("max_consumers").and_then(Value::as_i64).filter(|limit| *limit > 0);
     notes.extend(
         consumers.map(|limit| format!("max_consumers is {limit}: reading makes consumers of its own and fails when there are more")),

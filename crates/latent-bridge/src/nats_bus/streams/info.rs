@@ -41,10 +41,6 @@ impl StreamInfo {
         self.config.get(field).and_then(Value::as_u64).unwrap_or_default()
     }
 
-    pub(super) fn flag(&self, field: &str) -> bool {
-        self.config.get(field).and_then(Value::as_bool).unwrap_or_default()
-    }
-
     pub(super) fn text<'s>(&'s self, field: &str, default: &'s str) -> &'s str {
         self.config.get(field).and_then(Value::as_str).unwrap_or(default)
     }

@@ -29,8 +29,6 @@ pub(super) struct TopicStream {
     pub(super) stream: String,
     pub(super) partitions: u32,
     pub(super) replicas: u32,
-    /// Whether single records may be read by direct get.
-    pub(super) allow_direct: bool,
     /// The broker's text: another one later means another stream of the same name.
     pub(super) created: String,
     pub(super) last_seq: u64,
@@ -43,7 +41,7 @@ const NO_SUITABLE_PEERS: u16 = 10_005;
 
 /// A stream as the broker describes it now.
 pub(super) async fn info(api: &Api, stream: &str) -> Result<StreamInfo, ApiFault> {
-    api.ask(&format!("STREAM.INFO.{stream}"), &Value::Null).await
+    api.read(&format!("STREAM.INFO.{stream}"), &Value::Null).await
 }
 
 /// A stream's settings; `None`: there is no such stream.
@@ -146,7 +144,6 @@ fn topic_stream(desired: &Desired, info: &StreamInfo) -> TopicStream {
         stream: desired.stream.clone(),
         partitions: desired.partitions,
         replicas: desired.replicas,
-        allow_direct: info.flag("allow_direct"),
         created: info.created.clone(),
         last_seq: info.state.last_seq,
     }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use latent_bridge::NatsBus;
 use latent_bridge::nats_bus::NatsOptions;
 use latent_testkit::broker::VERSION;
@@ -230,7 +232,7 @@ impl Played {
                 json!({ "success": true })
             }
             ["CONSUMER", "MSG", "NEXT", _, name] => return self.pull(&peer, &reply, name, &body).await,
-            ["DIRECT", "GET", _] => return self.get(&peer, &reply, &body),
+            ["STREAM", "MSG", "GET", _] => self.get(&body),
             _ => json!({ "error": { "code": 503, "err_code": 10_039, "description": "the script does not know this" } }),
         };
         peer.json(&reply, &answered);
@@ -297,12 +299,12 @@ impl Played {
         Some(page)
     }
 
-    fn get(&self, peer: &Peer, reply: &str, body: &Value) {
+    fn get(&self, body: &Value) -> Value {
         let sequence = body["seq"].as_u64().unwrap_or(self.script.uids.len() as u64);
         let uid = usize::try_from(sequence).unwrap().checked_sub(1).and_then(|at| self.script.uids.get(at));
-        let Some(uid) = uid else { return peer.status(reply, "404 Message Not Found") };
-        let block = format!("NATS/1.0\r\nNats-Msg-Id: {uid}\r\nNats-Sequence: {sequence}\r\nNats-Subject: t.p0\r\n\r\n");
-        peer.message(reply, "", &block, &stored_body());
+        let Some(uid) = uid else { return json!({ "error": { "code": 404, "err_code": 10_037, "description": "no message found" } }) };
+        let (block, content) = (format!("NATS/1.0\r\nNats-Msg-Id: {uid}\r\n\r\n"), stored_body());
+        json!({ "message": { "subject": "t.p0", "seq": sequence, "hdrs": STANDARD.encode(block), "data": STANDARD.encode(content) } })
     }
 
     fn consumers(&self) -> MutexGuard<'_, Vec<Kept>> {

@@ -145,7 +145,6 @@ fn settings_of_the_operator_that_can_lose_events_are_noted() {
         (json!({ "max_msgs_per_subject": 5 }), "max_msgs_per_subject is 5"),
         (json!({ "max_consumers": 5 }), "max_consumers is 5"),
         (json!({ "consumer_limits": { "inactive_threshold": 29_999_999_999_u64 } }), "reading needs 30000000000 ns"),
-        (json!({ "allow_direct": false }), "allow_direct is off"),
         (json!({ "persist_mode": "async" }), "acknowledges what a crash can lose"),
     ];
     for fine in
