@@ -81,7 +81,9 @@ pub enum BusError {
         cause: UncertainCause,
     },
     /// The stream behind a topic is another one than before: it was made anew, or its store was brought back from a copy. Offsets that
-    /// were remembered may now be of other events. Told once; the bus goes on with the stream as it is now.
+    /// were remembered may now be of other events. Told to whoever notices it, and to each reader that goes on at an offset which this bus
+    /// gave before; the bus goes on with the stream as it is now. An offset does not say of which history it is: one that was kept from
+    /// another process, or made up, cannot be told from an offset of now.
     #[error(
         "the history of topic {topic:?} has changed: {problem}; do not rely on offsets from before, and publish again what must be there"
     )]

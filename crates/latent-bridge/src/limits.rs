@@ -340,6 +340,15 @@ pub const READER_IDLE_MILLIS: Limit = Limit {
 /// How long the broker may take to fill a pull (B-065).
 pub const PULL_EXPIRY_MILLIS: Limit =
     Limit { name: "pull_expiry_millis", unit: "ms", default: 500, min: 500, max: 500, bounds: "time a broker has for one pull" };
+/// Places of readers.
+pub const GIVEN_OFFSETS: Limit = Limit {
+    name: "given_offsets",
+    unit: "count",
+    default: 256,
+    min: 256,
+    max: 256,
+    bounds: "places in a partition at which readers stand, remembered so that each of them is told when a topic's history changes",
+};
 /// How long a read waits for a broker that says nothing, and for a connection that is lost.
 pub const READ_PATIENCE_MILLIS: Limit = Limit {
     name: "read_patience_millis",
@@ -463,6 +472,7 @@ pub const ALL: &[Limit] = &[
     PAGE_MILLIS,
     MESSAGE_BYTES,
     UNPARSABLE_KEPT,
+    GIVEN_OFFSETS,
     EMPTY_PULLS,
     LOOKUP_PAGE_RECORDS,
     LOOKUP_MILLIS,

@@ -19,6 +19,7 @@ mod consumer;
 mod environment;
 mod executor;
 mod flights;
+mod given;
 mod history;
 mod lookup;
 mod options;

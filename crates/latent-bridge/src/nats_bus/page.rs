@@ -38,7 +38,7 @@ pub(super) async fn read(shared: &Arc<Shared>, topic: &Topic, range: Range) -> R
     let from = range.from.max(1);
     if from > SEQUENCE_MAX {
         look(shared, topic).await?;
-        return Ok(Page::empty(None, 0));
+        return Ok(Page::empty(None, topic.history().epoch()));
     }
     let (consumer, epoch) = match take_kept(shared, topic, range) {
         Some(kept) => kept,

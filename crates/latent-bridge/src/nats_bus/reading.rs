@@ -5,6 +5,7 @@
 //! delivers it: what lies where a reader was when that happened is looked at singly, and its place remembered.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use latent_core::{Offset, Partition, StoredRecord};
@@ -72,41 +73,78 @@ pub(super) struct Range {
     pub(super) bytes_max: u64,
 }
 
+/// What was read for a caller, of which history it is, and where its reader stands now.
+struct Read<T> {
+    of_page: Result<Vec<T>, BusError>,
+    epoch: u64,
+    next: u64,
+}
+
 /// Records from `from` on, up to the first one that is none.
 pub(super) async fn fetch(shared: &Arc<Shared>, range: Range) -> Result<Vec<StoredRecord>, BusError> {
     let topic = topic_of(shared, range.topic)?;
-    let page = read(shared, topic, range).await?;
-    let mut records = Vec::with_capacity(page.messages.len());
-    for delivered in &page.messages {
-        match record_of(delivered) {
-            Ok(record) => records.push(StoredRecord { partition: range.partition, offset: Offset(delivered.sequence), record }),
-            Err(problem) => {
-                tracing::debug!(topic = topic.name, sequence = delivered.sequence, problem, "a message is no record");
-                if records.is_empty() {
-                    return Err(unreadable(topic, range.partition, delivered.sequence));
-                }
-                return Ok(records);
-            }
-        }
-    }
-    keep(shared, range, page);
-    Ok(records)
+    of_one_history(topic, range, read_records(shared, topic, range)).await
 }
 
 /// What can be known of records without their payloads, from `from` on; up to 1,024 of them, fewer only at the end.
 pub(super) async fn heads(shared: &Arc<Shared>, range: Range) -> Result<Vec<RecordHead>, BusError> {
     let topic = topic_of(shared, range.topic)?;
+    of_one_history(topic, range, read_heads(shared, topic, range)).await
+}
+
+/// Tells a reader whose offset is of an earlier history, and remembers where it stands afterwards.
+async fn of_one_history<T>(topic: &Topic, range: Range, read: impl Future<Output = Result<Read<T>, BusError>>) -> Result<Vec<T>, BusError> {
+    let from = range.from.max(1);
+    topic.goes_on(range.partition, from)?;
+    match read.await {
+        Ok(Read { of_page, epoch, next }) => {
+            topic.given().gave(epoch, range.partition, from, next.max(from));
+            of_page
+        }
+        Err(error) => {
+            if matches!(error, BusError::HistoryChanged { .. }) {
+                // It is told now, and not once more.
+                let _ = topic.goes_on(range.partition, from);
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn read_records(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Read<StoredRecord>, BusError> {
+    let page = read(shared, topic, range).await?;
+    let (mut records, epoch, mut next) = (Vec::with_capacity(page.messages.len()), page.epoch, range.from);
+    for delivered in &page.messages {
+        let behind = delivered.sequence.saturating_add(1);
+        match record_of(delivered) {
+            Ok(record) => records.push(StoredRecord { partition: range.partition, offset: Offset(delivered.sequence), record }),
+            Err(problem) => {
+                tracing::debug!(topic = topic.name, sequence = delivered.sequence, problem, "a message is no record");
+                if records.is_empty() {
+                    let of_page = Err(unreadable(topic, range.partition, delivered.sequence));
+                    return Ok(Read { of_page, epoch, next: behind });
+                }
+                return Ok(Read { of_page: Ok(records), epoch, next });
+            }
+        }
+        next = behind;
+    }
+    keep(shared, range, page);
+    Ok(Read { of_page: Ok(records), epoch, next })
+}
+
+async fn read_heads(shared: &Arc<Shared>, topic: &Topic, range: Range) -> Result<Read<RecordHead>, BusError> {
     let (mut range, mut heads) = (range, Vec::new());
     let count_max = range.count_max;
     loop {
         range.count_max = count_max - heads.len();
         let page = read(shared, topic, range).await?;
         heads.extend(page.messages.iter().map(head));
-        let next = page.messages.last().and_then(|last| last.sequence.checked_add(1));
+        let (epoch, next) = (page.epoch, page.messages.last().and_then(|last| last.sequence.checked_add(1)));
         keep(shared, range, page);
         match next {
             Some(next) if heads.len() < count_max => range.from = next,
-            _ => return Ok(heads),
+            next => return Ok(Read { of_page: Ok(heads), epoch, next: next.unwrap_or(range.from) }),
         }
     }
 }

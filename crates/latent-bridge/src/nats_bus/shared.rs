@@ -8,6 +8,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::api::Api;
 use super::flights::{Flights, SubjectNumber};
+use super::given::Given;
 use super::history::History;
 use super::reading::KeptReaders;
 use super::record::Source;
@@ -60,6 +61,7 @@ pub(super) struct Topic {
     pub(super) subjects: Vec<async_nats::Subject>,
     pub(super) history: Mutex<History>,
     unparsable: Mutex<Unparsable>,
+    given: Mutex<Given>,
     /// By partition; held while a lookup reads.
     pub(super) indexes: Vec<tokio::sync::Mutex<Indexed>>,
 }
@@ -83,12 +85,18 @@ impl Topic {
             subjects,
             history: Mutex::new(History::new(created, last_seq)),
             unparsable: Mutex::default(),
+            given: Mutex::default(),
             indexes: (0..partitions).map(|_| index()).collect(),
         }
     }
 
     pub(super) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where readers stand.
+    pub(super) fn given(&self) -> MutexGuard<'_, Given> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Places that no consumer may deliver.
@@ -103,6 +111,16 @@ impl Topic {
             what: format!("partition {partition}"),
             problem: format!("topic {:?} has {} partitions, counted from 0", self.name, self.partitions),
         })
+    }
+
+    /// A reader goes on at `from`. An error when it holds that offset of an earlier history.
+    pub(super) fn goes_on(&self, partition: Partition, from: u64) -> Result<(), BusError> {
+        let epoch = self.history().epoch();
+        if !self.given().goes_on(epoch, partition, from) {
+            return Ok(());
+        }
+        let problem = format!("offset {from} of partition {partition} was given in the stream as it was before");
+        Err(BusError::HistoryChanged { topic: self.name.clone(), problem })
     }
 
     pub(super) fn history_changed(&self, problem: String) -> BusError {

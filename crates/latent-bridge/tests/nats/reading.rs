@@ -9,7 +9,7 @@ use latent_core::{Offset, Partition};
 use latent_testkit::require_broker;
 use serde_json::json;
 
-use crate::live::{STREAM, beside, connection, plant, record, spec, with_topic};
+use crate::live::{STREAM, beside, connection, plant, record, spec, stored_in, with_topic};
 
 const P0: Partition = Partition(0);
 
@@ -118,6 +118,40 @@ fn a_reader_has_one_ephemeral_consumer_of_its_partition() {
     assert_eq!((config.filter_subject.as_str(), config.inactive_threshold), ("t.p0", Duration::from_secs(30)));
     assert_eq!((config.ack_policy, config.memory_storage), (consumer::AckPolicy::None, true));
     assert_eq!(config.durable_name, None);
+}
+
+/// As [`a_stream_made_anew_is_named_and_offsets_of_before_are_not_believed`], for those who did not notice it first.
+#[test]
+fn every_reader_that_holds_an_offset_of_before_is_told_and_no_other() {
+    require_broker!();
+    let (broker, bus) = with_topic(spec(), 4);
+    for n in 0..100 {
+        bus.publish_record("t", &record(&format!("old{n}"), &format!("k{n}"), "x")).unwrap();
+    }
+    // In each partition two readers at the end and one in the middle.
+    let read = |partition: u32, from: u64, max: usize| bus.submit_fetch("t", Partition(partition), Offset(from), max).wait();
+    let stand = |partition: u32, max: usize| read(partition, 0, max).unwrap().last().unwrap().offset.0 + 1;
+    let readers: Vec<_> = (0..4).flat_map(|partition| [10, 1_000, 1_000].map(|max| (partition, stand(partition, max)))).collect();
+    let heads = bus.submit_heads("t", P0, Offset(0), 3).wait().unwrap().pop().unwrap().offset.0 + 1;
+    beside(&broker, async |admin| {
+        let mut stream = admin.jetstream().get_stream(STREAM).await.unwrap();
+        let config = stream.info().await.unwrap().config.clone();
+        admin.delete_stream(STREAM).await;
+        admin.jetstream().create_stream(config).await.unwrap();
+    });
+    // Whoever notices: here a lookup.
+    let is_told = |error: BusError| assert!(matches!(&error, BusError::HistoryChanged { topic, .. } if topic == "t"), "{error:?}");
+    is_told(bus.find_event_by_uid("t", "k", "old3").unwrap_err());
+    for n in 0..200 {
+        bus.publish_record("t", &record(&format!("new{n}"), &format!("k{n}"), "x")).unwrap();
+    }
+    for (partition, from) in readers {
+        is_told(read(partition, from, 1_000).unwrap_err());
+    }
+    is_told(bus.submit_heads("t", P0, Offset(heads), 3).wait().unwrap_err());
+    // From now on nobody is: each begins anew and reads on.
+    let new: Vec<_> = (0..4).map(|partition| stored_in(&bus, Partition(partition)).len()).collect();
+    assert_eq!(new.iter().sum::<usize>(), 200, "{new:?}");
 }
 
 /// A stream that was made anew, or brought back from a copy, is another history: it is named, once, and the bus goes on with it.
