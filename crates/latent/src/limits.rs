@@ -6,6 +6,8 @@ use latent_core::Limit;
 
 /// The logical id of the node's own provider, for topics of the log.
 pub(crate) const TOPICS_PROVIDER: &str = "topics";
+/// The provider that the node's triggers on streams are installed as; their secrets are bound to it.
+pub(crate) const TRIGGERS_PROVIDER: &str = "triggers";
 
 /// Text of the configuration file.
 pub(crate) const CONFIG_FILE_BYTES: Limit = Limit {

@@ -1,6 +1,6 @@
 //! Assembles a node from a configuration and runs it until it is told to stop.
 //!
-//! `shelf` keeps components, `composition` makes the host of functions, `calls` runs one of them for a person, `accounting` adds up its memory, `assembly` adds the triggers, `in_process` runs it inside another command, `reports` says what they do, `remembering` what is remembered of them, `reload` takes the configuration in again, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
+//! `shelf` keeps components, `composition` makes the host of functions, `calls` runs one of them for a person, `accounting` adds up its memory, `assembly` adds the triggers, `in_process` runs it inside another command, `reports` and `stream_status` say what they do, `remembering` what is remembered of them, `reload` takes the configuration in again, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
 //! of stopping: nothing new is begun, what runs may end within the drain limit, what does not is stopped and stays unsettled, then the
 //! socket closes and the log is released.
 
@@ -16,6 +16,7 @@ mod remembering;
 mod reports;
 mod shelf;
 mod spare_memory;
+mod stream_status;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub(crate) use composition::Ids;
 pub(crate) use in_process::InProcessNode;
 pub(crate) use remembering::{forget, memory_of, removed_events, removed_triggers, stopped_events};
 pub(crate) use reports::stopped_status;
+pub(crate) use stream_status::stopped_streams;
 
 /// How long clients may take to read their last answers, and a maintenance to end.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
@@ -153,6 +155,11 @@ impl Node {
         let maintaining = tokio::spawn(maintenance::maintain_until(stopped.clone(), maintainer, clock, schedule));
         let (composition, until) = (Arc::clone(&reports.composition), stopped.clone());
         let tending = tokio::spawn(async move { composition.providers.tend_until(until).await });
+        let (cut, is_cut) = watch::channel(false);
+        let pulling = reports.composition.providers.take_triggers().map(|mut triggers| {
+            let (manager, drain) = (Arc::clone(&manager), stopped.clone());
+            tokio::spawn(async move { triggers.run_draining(&manager, drain, is_cut).await })
+        });
         let delivering = tokio::spawn(driver.run(stopped));
         let providers_of = Arc::clone(&reports);
         let answering = tokio::spawn(socket.serve(reports, closed));
@@ -165,7 +172,12 @@ impl Node {
             () = tokio::time::sleep(drain) => tracing::warn!("activations did not end in time and are stopped; their events stay unsettled"),
             () = signals.next() => tracing::warn!("told again: running activations are stopped; their events stay unsettled"),
         }
+        // What did not end in time is left to the broker, which delivers it again.
+        let _ = cut.send(true);
         manager.shutdown().await;
+        if let Some(pulling) = pulling {
+            let _ = pulling.await;
+        }
         let _ = (delivering.await, tending.await);
         providers_of.composition.providers.shut_down();
         close_audit(audit).await;

@@ -103,6 +103,12 @@ pub struct BindingReport {
     pub unacknowledged: u64,
     /// Whether its one message waits for its delay.
     pub delayed: bool,
+    /// Messages acknowledged or terminated, confirmed.
+    pub settled: u64,
+    /// Of them, terminated.
+    pub terminated: u64,
+    /// Of the terminated, those whose runs were used up.
+    pub exhausted: u64,
     /// How the last activation ended.
     pub last_outcome: Option<&'static str>,
     /// When the last message was handed out.
@@ -152,6 +158,9 @@ struct Mark {
     next_attempt_at: Option<UnixMillis>,
     is_delayed: bool,
     is_running: bool,
+    settled: u64,
+    terminated: u64,
+    exhausted: u64,
     last_outcome: Option<&'static str>,
     last_delivery_at: Option<UnixMillis>,
     problem: Option<(StepFault, Arc<str>)>,
@@ -256,6 +265,7 @@ impl Board {
             StepEnd::Failed(_) => &mut counts.failed,
         });
         let Some(mark) = bindings.get_mut(step.binding) else { return };
+        mark.count(step.end);
         (mark.is_running, mark.problem, mark.is_delayed) = (false, None, put_off.is_some());
         (mark.put_off, mark.next_attempt_at) = put_off.map_or((None, None), |(off, at)| (Some(off), Some(at)));
     }
@@ -289,6 +299,23 @@ impl Board {
     }
 }
 
+impl Mark {
+    fn count(&mut self, end: StepEnd) {
+        let StepEnd::Settled { settlement, confirmation: Confirmation::Confirmed } = end else { return };
+        match settlement {
+            VisitSettlement::RetryAfter { .. } => return,
+            VisitSettlement::Acknowledge => (),
+            VisitSettlement::Terminate(reason) => {
+                add(&mut self.terminated);
+                if reason == TerminationReason::Exhausted {
+                    add(&mut self.exhausted);
+                }
+            }
+        }
+        add(&mut self.settled);
+    }
+}
+
 fn add(count: &mut u64) {
     *count = count.saturating_add(1);
 }
@@ -318,6 +345,11 @@ impl TriggerMonitor {
         }
     }
 
+    /// The configuration. It holds no secret.
+    pub fn config(&self) -> &super::TriggerConfig {
+        &self.0.config
+    }
+
     /// The last step that ended with a message or an error; `None` before the first.
     pub fn last_step(&self) -> Option<LastStep> {
         self.0.board.lock().last
@@ -332,6 +364,9 @@ impl TriggerMonitor {
             pending: mark.backlog.pending,
             unacknowledged: mark.backlog.unacknowledged,
             delayed: mark.is_delayed,
+            settled: mark.settled,
+            terminated: mark.terminated,
+            exhausted: mark.exhausted,
             last_outcome: mark.last_outcome,
             last_delivery_at: mark.last_delivery_at,
             next_attempt_at: mark.next_attempt_at,

@@ -55,22 +55,37 @@ impl NatsTriggers {
     /// A failure ends nothing: it is recorded, its binding is left alone for a poll interval, and the others go on (T-054, D-14). Dropping
     /// the future closes the socket that it holds and leaves what was delivered unsettled; an activation that was begun ends by itself.
     pub async fn run(&mut self, manager: &Arc<LocalActivationManager>, stop: watch::Receiver<bool>) -> RunEnd {
-        let mut stop = Stop::on(stop);
+        self.run_with(manager, Stop::never(), Stop::on(stop)).await
+    }
+
+    /// The same for a node that drains: when `drain` says true, nothing new is begun, and what is under way ends and is settled by its
+    /// outcome, unless `stop` comes first.
+    pub async fn run_draining(
+        &mut self,
+        manager: &Arc<LocalActivationManager>,
+        drain: watch::Receiver<bool>,
+        stop: watch::Receiver<bool>,
+    ) -> RunEnd {
+        self.run_with(manager, Stop::on(drain), Stop::on(stop)).await
+    }
+
+    async fn run_with(&mut self, manager: &Arc<LocalActivationManager>, mut drain: Stop, mut stop: Stop) -> RunEnd {
         self.installed.board.driven(true);
-        let end = self.drive(manager, &mut stop).await;
+        let end = self.drive(manager, &mut drain, &mut stop).await;
         self.installed.board.driven(false);
         self.close_idle();
         end
     }
 
-    async fn drive(&mut self, manager: &Arc<LocalActivationManager>, stop: &mut Stop) -> RunEnd {
+    async fn drive(&mut self, manager: &Arc<LocalActivationManager>, drain: &mut Stop, stop: &mut Stop) -> RunEnd {
         let interval = self.installed.config.poll_interval_millis();
         loop {
-            if stop.is_given() {
+            if stop.is_given() || drain.is_given() {
                 return RunEnd::Stopped;
             }
             let Some(binding) = self.rotation.next_due(self.installed.client.clock.mono()) else {
-                if stop.race(tokio::time::sleep(Duration::from_millis(interval))).await.is_none() {
+                let rest = drain.race(tokio::time::sleep(Duration::from_millis(interval)));
+                if stop.race(rest).await.flatten().is_none() {
                     return RunEnd::Stopped;
                 }
                 self.rotation.begin_sweep();

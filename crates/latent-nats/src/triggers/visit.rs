@@ -210,13 +210,20 @@ impl Place<'_> {
         let origin = self.origin(message.numbers.stream_sequence, stored_at);
         let activation = reservation.activation();
         let mut ticket = manager.call(reservation, CallOrder { arguments, deadline: until, origin, trace: None });
+        // What has ended has ended, also when the stop comes at the same moment.
         let ended = tokio::select! {
             biased;
-            () = stop.given() => None,
             ended = timer.race(&mut ticket) => ended,
+            () = stop.given() => None,
         };
         let outcome = match ended {
-            Some(end) => end.report.outcome,
+            Some(end) => {
+                // A node that stops cancels what still runs: that is a stop, and no failure of the function (T-048).
+                if end.report.outcome == ActivationOutcome::Cancelled && stop.is_given() {
+                    machine.stop();
+                }
+                end.report.outcome
+            }
             None => {
                 // Its store and its cell are gone before anything of this visit goes back (T-018).
                 manager.cancel(activation);

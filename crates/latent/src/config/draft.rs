@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use latent_bridge::BridgeManifest;
 use latent_capabilities::PoolSettings;
 use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ProviderId, ServiceName, TenantId, TopicName};
-use latent_nats::NatsConfig;
+use latent_nats::triggers::{BindingDraft, TriggerConfig as NatsTriggerConfig};
+use latent_nats::{EndpointDraft, NatsConfig, RootsDraft};
 use latent_secrets::SecretName;
 
 use super::section::Spanned;
@@ -13,6 +14,7 @@ use super::settings::{
     Config, CredentialConfig, EngineConfig, EngineKind, Grant, NodeConfig, ProviderConfig, SecretsConfig, ServiceConfig, Share,
     SharePermission, StartPosition, TopicConfig, TriggerConfig,
 };
+use super::streams;
 
 /// The file so far.
 #[derive(Debug)]
@@ -29,6 +31,43 @@ pub(super) struct Draft {
     pub(super) topics: Vec<TopicDraft>,
     pub(super) services: Vec<ServiceDraft>,
     pub(super) triggers: Vec<TriggerDraft>,
+    /// `[broker]`; `None`: there is none.
+    pub(super) streams: Option<StreamsDraft>,
+    /// The triggers that name a stream.
+    pub(super) stream_triggers: Vec<StreamTriggerDraft>,
+}
+
+#[derive(Debug)]
+pub(super) struct StreamsDraft {
+    /// `None` after a problem was reported, or where a file has it.
+    pub(super) broker: Option<(EndpointDraft, RootsDraft)>,
+    pub(super) poll_interval_millis: u64,
+    pub(super) credentials: Vec<CredentialDraft>,
+    /// What `settings` names: the configuration, or nothing after a problem was reported.
+    pub(super) file: Option<Result<NatsTriggerConfig, ()>>,
+    pub(super) at: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct StreamTriggerDraft {
+    /// As people find it when the id is missing.
+    pub(super) label: String,
+    pub(super) id: Option<Spanned<BindingId>>,
+    pub(super) tenant: Option<Spanned<TenantId>>,
+    pub(super) service: Option<Spanned<ServiceName>>,
+    /// `None` after a problem was reported.
+    pub(super) binding: Option<BindingDraft>,
+    pub(super) operation_timeout_millis: Spanned<u64>,
+    pub(super) budget: Budget,
+    pub(super) wall_time_at: usize,
+    pub(super) at: usize,
+}
+
+impl StreamTriggerDraft {
+    /// The trigger in a sentence.
+    pub(super) fn called(&self) -> String {
+        self.id.as_ref().map_or_else(|| self.label.clone(), |id| format!("trigger {:?}", id.value))
+    }
 }
 
 #[derive(Debug)]
@@ -173,8 +212,15 @@ impl TriggerDraft {
 }
 
 impl Draft {
+    /// Where a problem of all triggers of streams is told.
+    pub(super) fn place_of_streams(&self) -> Option<usize> {
+        let of_trigger = self.stream_triggers.first().map(|trigger| trigger.at);
+        self.streams.as_ref().map(|streams| streams.at).or(of_trigger)
+    }
+
     /// The configuration. `None` only after a problem was reported.
     pub(super) fn complete(self, path: PathBuf) -> Option<Config> {
+        let streams = streams::complete(&self);
         let EngineDraft { manifest, manifest_path, kind, at: _ } = self.engine?;
         Some(Config {
             path,
@@ -186,6 +232,7 @@ impl Draft {
             topics: self.topics.into_iter().map(TopicDraft::complete).collect::<Option<_>>()?,
             services: self.services.into_iter().map(ServiceDraft::complete).collect::<Option<_>>()?,
             triggers: self.triggers.into_iter().map(TriggerDraft::complete).collect::<Option<_>>()?,
+            streams,
         })
     }
 }

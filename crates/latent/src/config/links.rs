@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use latent_bridge::TopicSpec;
 use latent_bridge::nats_bus::{stream_name, subject};
-use latent_core::{LogicalTopic, TenantId, TopicName, settle_margin};
+use latent_core::{LogicalTopic, ServiceName, TenantId, TopicName, settle_margin};
 use latent_nats::{Mapped, NatsConfig};
 
 use super::draft::{Draft, ProviderDraft, TopicDraft, TriggerDraft};
 use super::problem::{Caution, Fault};
 use super::section::{Report, Spanned, nearest};
 use super::settings::SharePermission;
+use super::streams;
 use crate::limits;
 
 /// A caution and the byte it is about.
@@ -24,6 +25,7 @@ pub(super) fn check(report: &mut Report<'_>, draft: &Draft) -> Vec<PlacedCaution
     check_providers(report, draft);
     check_grants(report, draft);
     check_triggers(report, draft);
+    streams::check(report, draft);
     check_bindings_sum(report, draft);
     cautions(draft)
 }
@@ -33,7 +35,9 @@ fn check_duplicates(report: &mut Report<'_>, draft: &Draft) {
     report.push_duplicates("topic", topics);
     let services = draft.services.iter().filter_map(|service| service.name.as_ref()).map(|name| (name.value.as_str(), name.at));
     report.push_duplicates("service", services);
-    let triggers = draft.triggers.iter().filter_map(|trigger| trigger.id.as_ref()).map(|id| (id.value.as_str(), id.at));
+    let of_streams = draft.stream_triggers.iter().filter_map(|trigger| trigger.id.as_ref());
+    let triggers = draft.triggers.iter().filter_map(|trigger| trigger.id.as_ref()).chain(of_streams);
+    let triggers = triggers.map(|id| (id.value.as_str(), id.at));
     report.push_duplicates("trigger", triggers);
     let providers = draft.providers.iter().filter_map(|provider| provider.id.as_ref()).map(|id| (id.value.as_str(), id.at));
     report.push_duplicates("provider", providers);
@@ -260,7 +264,10 @@ fn check_triggers(report: &mut Report<'_>, draft: &Draft) {
         if let Some(topic) = &trigger.dead_letter {
             check_dead_letter(report, draft, trigger, topic);
         }
-        check_service_of(report, draft, trigger);
+        check_service_of(report, draft, &trigger.called(), trigger.service.as_ref(), trigger.tenant.as_ref());
+    }
+    for trigger in &draft.stream_triggers {
+        check_service_of(report, draft, &trigger.called(), trigger.service.as_ref(), trigger.tenant.as_ref());
     }
 }
 
@@ -306,20 +313,26 @@ fn circle_through(draft: &Draft, from: &str, to: &str) -> Option<Vec<String>> {
     None
 }
 
-fn check_service_of(report: &mut Report<'_>, draft: &Draft, trigger: &TriggerDraft) {
-    let Some(wanted) = &trigger.service else { return };
+fn check_service_of(
+    report: &mut Report<'_>,
+    draft: &Draft,
+    by: &str,
+    service: Option<&Spanned<ServiceName>>,
+    tenant: Option<&Spanned<TenantId>>,
+) {
+    let Some(wanted) = service else { return };
     let declared = draft.services.iter().filter_map(|service| Some((service.name.as_ref()?, service)));
     let Some((_, service)) = declared.clone().find(|(name, _)| name.value == wanted.value) else {
         let nearest = nearest(wanted.value.as_str(), declared.map(|(name, _)| name.value.as_str())).map(str::to_owned);
-        let fault = Fault::UnknownService { by: trigger.called(), service: wanted.value.as_str().to_owned(), nearest };
+        let fault = Fault::UnknownService { by: by.to_owned(), service: wanted.value.as_str().to_owned(), nearest };
         report.push(wanted.at, fault);
         return;
     };
-    if let (Some(tenant), Some(owner)) = (&trigger.tenant, &service.tenant)
+    if let (Some(tenant), Some(owner)) = (tenant, &service.tenant)
         && tenant.value != owner.value
     {
         let fault = Fault::ForeignService {
-            by: trigger.called(),
+            by: by.to_owned(),
             service: wanted.value.as_str().to_owned(),
             owner: owner.value.as_str().to_owned(),
             tenant: tenant.value.as_str().to_owned(),
@@ -353,21 +366,34 @@ fn cautions(draft: &Draft) -> Vec<PlacedCaution> {
     }
     for trigger in &draft.triggers {
         let Some(id) = &trigger.id else { continue };
-        cautions.extend(time_cautions(id.value.as_str(), trigger));
+        let times = Times { timeout: &trigger.operation_timeout_millis, wall: trigger.budget.wall_time_millis, at: trigger.wall_time_at };
+        cautions.extend(time_cautions(id.value.as_str(), &times));
         cautions.extend(loop_caution(draft, trigger));
+    }
+    for trigger in &draft.stream_triggers {
+        let Some(id) = &trigger.id else { continue };
+        let times = Times { timeout: &trigger.operation_timeout_millis, wall: trigger.budget.wall_time_millis, at: trigger.wall_time_at };
+        cautions.extend(time_cautions(id.value.as_str(), &times));
     }
     cautions
 }
 
-fn time_cautions(trigger: &str, draft: &TriggerDraft) -> Vec<PlacedCaution> {
+/// The times of one trigger, and where its wall time stands.
+struct Times<'d> {
+    timeout: &'d Spanned<u64>,
+    wall: u64,
+    at: usize,
+}
+
+fn time_cautions(trigger: &str, times: &Times<'_>) -> Vec<PlacedCaution> {
     let mut cautions = Vec::new();
-    let timeout = &draft.operation_timeout_millis;
+    let timeout = times.timeout;
     if timeout.value < 500 {
         cautions.push((timeout.at, Caution::ShortOperation { trigger: trigger.to_owned(), millis: timeout.value }));
     }
-    let (millis, cut_to) = (draft.budget.wall_time_millis, timeout.value.saturating_sub(settle_margin(timeout.value)));
+    let (millis, cut_to) = (times.wall, timeout.value.saturating_sub(settle_margin(timeout.value)));
     if millis > cut_to {
-        cautions.push((draft.wall_time_at, Caution::WallTimeCut { trigger: trigger.to_owned(), millis, cut_to }));
+        cautions.push((times.at, Caution::WallTimeCut { trigger: trigger.to_owned(), millis, cut_to }));
     }
     cautions
 }

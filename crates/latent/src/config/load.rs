@@ -9,7 +9,7 @@ use super::draft::Draft;
 use super::problem::{ConfigError, Fault, PlacedProblem, Problem, Warning};
 use super::section::{Report, Section};
 use super::settings::Config;
-use super::{engine, links, node, provider, secrets, service, topic, trigger};
+use super::{engine, links, node, provider, secrets, service, stream_trigger, streams, topic, trigger};
 use crate::limits;
 
 /// Which of the files that a configuration leads to must be there. A command that only reads a topic must not fail because nothing was
@@ -123,9 +123,18 @@ fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: Pat
     let providers = root.tables(report, "provider").into_iter().map(|section| provider::read(report, section, &folder)).collect();
     let topics = root.tables(report, "topic").into_iter().map(|section| topic::read(report, section)).collect();
     let services = root.tables(report, "service").into_iter().map(|section| service::read(report, section, &folder, files)).collect();
-    let triggers = root.tables(report, "trigger").into_iter().map(|section| trigger::read(report, section)).collect();
+    let broker_table = root.table(report, "broker");
+    let streams = streams::read(report, broker_table, &folder);
+    let (mut triggers, mut stream_triggers) = (Vec::new(), Vec::new());
+    for section in root.tables(report, "trigger") {
+        if stream_trigger::is_meant(&section) {
+            stream_triggers.push(stream_trigger::read(report, section));
+        } else {
+            triggers.push(trigger::read(report, section));
+        }
+    }
     root.finish(report, &[]);
-    Draft { node, is_on_nats, engine, secrets_stand, secrets, pools, providers, topics, services, triggers }
+    Draft { node, is_on_nats, engine, secrets_stand, secrets, pools, providers, topics, services, triggers, streams, stream_triggers }
 }
 
 fn folder_of(path: &Path) -> PathBuf {

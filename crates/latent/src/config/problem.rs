@@ -70,7 +70,15 @@ pub(super) enum Fault {
     DeadLetterSchema { by: String, topic: String },
     #[error("{by} parks events in a circle: {}", .circle.join(" → "))]
     DeadLetterCircle { by: String, circle: Vec<String> },
-    #[error("provider id {id:?} is the node's own, for topics of the log")]
+    #[error("{what} cannot be used: {problem}")]
+    Streams { what: String, problem: String },
+    #[error("{by} is woken by a stream, and no broker is configured")]
+    NoBroker { by: String },
+    #[error("{by} reads the stream of the topic {topic:?}, which is no raw stream")]
+    StreamOfTopic { by: String, topic: String },
+    #[error("triggers of tenant {tenant:?} are woken by streams and have no credential")]
+    NoTriggerCredential { tenant: String, in_engine: bool },
+    #[error("provider id {id:?} is the node's own")]
     ReservedProvider { id: String },
     #[error("{what} cannot be used: {problem}")]
     Provider { what: String, problem: String },
@@ -149,6 +157,10 @@ impl Fault {
             Self::RetryDelays { .. } => "config-retry-delays",
             Self::DeadLetterSchema { .. } => "config-dead-letter-schema",
             Self::DeadLetterCircle { .. } => "config-dead-letter-circle",
+            Self::Streams { .. } => "config-streams",
+            Self::NoBroker { .. } => "config-no-broker",
+            Self::StreamOfTopic { .. } => "config-stream-of-topic",
+            Self::NoTriggerCredential { .. } => "config-no-credential",
             Self::ReservedProvider { .. } => "config-reserved-provider",
             Self::Provider { .. } => "config-provider",
             Self::Broker { .. } => "config-broker",
@@ -211,6 +223,15 @@ impl Fault {
             Self::RetryDelays { .. } => "make the longest delay at least as long as the first".to_owned(),
             Self::DeadLetterSchema { .. } => "park in a topic without schema_ref".to_owned(),
             Self::DeadLetterCircle { .. } => "park in a topic whose own triggers park elsewhere, or nowhere".to_owned(),
+            Self::Streams { .. } => "correct it; docs/triggers.md lists every setting".to_owned(),
+            Self::NoBroker { .. } => "add [broker] with address, server_name, roots and credentials; docs/triggers.md shows one".to_owned(),
+            Self::StreamOfTopic { topic, .. } => format!("write topic = {topic:?} instead of stream, consumer and filter"),
+            Self::NoTriggerCredential { tenant, in_engine: true } => {
+                format!("add trigger_credentials = {{ {tenant} = \"NAME\" }} to [engine]")
+            }
+            Self::NoTriggerCredential { tenant, in_engine: false } => {
+                format!("add credentials = [{{ tenant = {tenant:?}, user = \"USER\", secret = \"NAME\" }}] to [broker]")
+            }
             Self::ReservedProvider { .. } => "choose another id".to_owned(),
             Self::Provider { .. } => "correct it; docs/publisher.md lists every setting".to_owned(),
             Self::Broker { .. } => "correct it; docs/configuration.md lists every setting of [engine]".to_owned(),

@@ -34,7 +34,8 @@ const SETTINGS: &[&str] = &[
 /// Reads one provider, and the files it names.
 pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>, folder: &Path) -> ProviderDraft {
     let id = section.required_name(report, "id", "id = \"orders\"", ProviderId::parse);
-    if let Some(id) = id.as_ref().filter(|id| id.value.as_str() == crate::limits::TOPICS_PROVIDER) {
+    let reserved = [crate::limits::TOPICS_PROVIDER, crate::limits::TRIGGERS_PROVIDER];
+    if let Some(id) = id.as_ref().filter(|id| reserved.contains(&id.value.as_str())) {
         report.push(id.at, Fault::ReservedProvider { id: id.value.to_string() });
     }
     read_profile(report, &mut section);
@@ -69,7 +70,7 @@ fn read_profile(report: &mut Report<'_>, section: &mut Section<'_>) {
     }
 }
 
-fn read_credential(report: &mut Report<'_>, mut section: Section<'_>) -> CredentialDraft {
+pub(super) fn read_credential(report: &mut Report<'_>, mut section: Section<'_>) -> CredentialDraft {
     let tenant = section.required_name(report, "tenant", "tenant = \"acme\"", TenantId::parse);
     let user = section.text(report, "user").map(|user| user.value.to_owned());
     let secret = section.required_text(report, "secret", "secret = \"acme-nats\", its name in the secret store");
@@ -181,7 +182,7 @@ pub(super) fn read_root(
 }
 
 /// One byte more than the cap, so that whoever checks the content names the cap.
-fn read_bounded(path: &Path, cap: u64) -> std::io::Result<Vec<u8>> {
+pub(super) fn read_bounded(path: &Path, cap: u64) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
     component_file::open(path)?.0.take(cap.saturating_add(1)).read_to_end(&mut content)?;
     Ok(content)

@@ -31,8 +31,10 @@ pub(crate) struct Config {
     pub(crate) topics: Vec<TopicConfig>,
     /// `[[service]]`, in the order of the file, names unique.
     pub(crate) services: Vec<ServiceConfig>,
-    /// `[[trigger]]`, in the order of the file, ids unique.
+    /// `[[trigger]]` on topics, in the order of the file, ids unique.
     pub(crate) triggers: Vec<TriggerConfig>,
+    /// `[[trigger]]` on streams, with the broker that has them; `None`: there are none.
+    pub(crate) streams: Option<StreamsConfig>,
 }
 
 /// The node itself.
@@ -102,6 +104,15 @@ pub(crate) struct BrokerConfig {
     pub(crate) bus_credential: BrokerUser,
     /// What delivers, for each tenant with triggers.
     pub(crate) trigger_credentials: BTreeMap<TenantId, BrokerUser>,
+}
+
+/// The triggers that streams of a broker wake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StreamsConfig {
+    /// What is installed.
+    pub(crate) triggers: latent_nats::triggers::TriggerConfig,
+    /// One for each tenant that has such triggers.
+    pub(crate) credentials: Vec<CredentialConfig>,
 }
 
 /// A user of the broker.

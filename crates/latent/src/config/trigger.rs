@@ -1,4 +1,4 @@
-//! `[[trigger]]` and its budget.
+//! `[[trigger]]` on a topic, and the budget that every trigger has.
 
 use latent_core::{BindingId, Budget, ContractName, FunctionName, ServiceName, TenantId, TopicName, limits as core_limits};
 use latent_node::delivery::limits;
@@ -13,12 +13,8 @@ const FUNCTION: &str = "handle";
 const STARTS: &[&str] = &["earliest", "latest"];
 const INPUTS: &[&str] = &["event", "wit-values", "raw-event"];
 
-const ON_TOPICS: &str = "remove it; a trigger of this version reads a topic of the bridge";
 const LATER: &[(&str, &str)] = &[
-    ("stream", ON_TOPICS),
-    ("consumer", ON_TOPICS),
-    ("filter", ON_TOPICS),
-    ("profile", ON_TOPICS),
+    ("profile", "remove it; a trigger on a topic has one way to be woken"),
     ("route", "remove it; the service's one component is run"),
     ("principal", "remove it; the principal is trigger:<id>"),
 ];
@@ -101,7 +97,7 @@ fn read_input(report: &mut Report<'_>, section: &mut Section<'_>) {
             let fault = Fault::NotBuilt {
                 table: section.label().to_owned(),
                 setting: format!("input = {:?}", input.value),
-                instead: "remove it, or use input = \"event\"",
+                instead: "remove it, or use input = \"event\"; a trigger on a stream gives wit-values",
             };
             report.push(input.at, fault);
         }
@@ -120,7 +116,7 @@ fn read_start(report: &mut Report<'_>, section: &mut Section<'_>) -> StartPositi
 }
 
 /// The budget, and where its wall time stands.
-fn read_budget(report: &mut Report<'_>, section: &mut Section<'_>) -> (Budget, usize) {
+pub(super) fn read_budget(report: &mut Report<'_>, section: &mut Section<'_>) -> (Budget, usize) {
     let at = section.place_of("budget");
     let Some(mut table) = section.table(report, "budget") else { return (Budget::default(), at) };
     let wall_time = table.integer_or_default(report, "wall_time_millis", &core_limits::BUDGET_WALL_TIME_MILLIS);

@@ -1,24 +1,30 @@
-//! The providers of a configuration that publish to a broker, with the pools and the secrets they share. Nothing is dialled here.
+//! The providers of a configuration that publish to a broker, and the triggers that its streams wake, with the pools and the secrets they
+//! share. Nothing is dialled here.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use latent_capabilities::{ActivationCapabilityRuntime, PoolSnapshot, ProviderPools, ProviderRef};
-use latent_core::{Clock, Epoch, LogicalTopic, TenantId};
+use latent_core::{Clock, Epoch, LogicalTopic, ProviderId, TenantId};
+use latent_nats::triggers::{NatsTriggers, TriggerMonitor};
 use latent_nats::{Connection, NatsCredential, NatsPools, NatsPublisher};
 use latent_secrets::{LocalSecretStore, TlsBinding};
 use tokio::sync::watch;
 
 use super::composition::part;
 use crate::config::Config;
-use crate::config::settings::{CredentialConfig, ProviderConfig, SecretsConfig};
+use crate::config::settings::{CredentialConfig, ProviderConfig, SecretsConfig, StreamsConfig};
 use crate::error::CliError;
+use crate::limits::TRIGGERS_PROVIDER;
 use crate::secret_store;
 
 /// See the module.
 pub(super) struct BrokerProviders {
     pools: ProviderPools<Connection>,
     publishers: Vec<NatsPublisher>,
+    /// What looks at the triggers of streams, and, until they are driven, themselves.
+    monitor: Option<TriggerMonitor>,
+    triggers: Mutex<Option<NatsTriggers>>,
 }
 
 impl BrokerProviders {
@@ -32,20 +38,34 @@ impl BrokerProviders {
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, CliError> {
         let pools = ProviderPools::new(config.pools.clone(), Arc::clone(clock));
-        let secrets = config.secrets.as_ref().filter(|_| !config.providers.is_empty()).map(open).transpose()?;
+        let is_needed = !config.providers.is_empty() || config.streams.is_some();
+        let secrets = config.secrets.as_ref().filter(|_| is_needed).map(open).transpose()?;
         let shared = NatsPools { capabilities: Arc::clone(capabilities), pools: pools.clone(), clock: Arc::clone(clock) };
         let install = |provider: &ProviderConfig| {
             let failed = |error: &dyn std::fmt::Display| part(&format!("provider {}", provider.id), error);
             let bind = |credential: &CredentialConfig| {
                 let secrets = secrets.as_ref().ok_or_else(|| failed(&"there is no [secrets]"))?;
-                bind(secrets, provider, credential, clock.as_ref()).map_err(|error| failed(&error))
+                let (server_name, port) = (provider.nats.server_name(), provider.nats.address().port());
+                bind(secrets, credential, (&provider.id, server_name, port), clock.as_ref()).map_err(|error| failed(&error))
             };
             let credentials = provider.credentials.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
             NatsPublisher::install(&shared, provider.id.clone(), Epoch(1), None, provider.nats.clone(), credentials)
                 .map_err(|error| failed(&error))
         };
         let publishers = config.providers.iter().map(install).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { pools, publishers })
+        let installed = config.streams.as_ref().map(|streams| install_triggers(streams, secrets.as_ref(), &shared)).transpose()?;
+        let (triggers, monitor) = installed.unzip();
+        Ok(Self { pools, publishers, monitor, triggers: Mutex::new(triggers) })
+    }
+
+    /// The triggers of streams, for the one who drives them.
+    pub(super) fn take_triggers(&self) -> Option<NatsTriggers> {
+        self.triggers.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// How the triggers of streams stand.
+    pub(super) fn monitor(&self) -> Option<&TriggerMonitor> {
+        self.monitor.as_ref()
     }
 
     /// The provider that maps a topic for a tenant, if one does. The configuration allows one at most.
@@ -67,13 +87,17 @@ impl BrokerProviders {
     /// What all of them may account for.
     pub(super) fn accounted_bytes(&self) -> u64 {
         // Without a provider nothing is ever charged.
-        if self.publishers.is_empty() { 0 } else { self.pools.settings().accounted_bytes() }
+        if self.is_empty() { 0 } else { self.pools.settings().accounted_bytes() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.publishers.is_empty() && self.monitor.is_none()
     }
 
     /// Closes connections that nobody uses any more, until `stop` becomes true; then all that are idle, and refuses everything. One timer
     /// for the whole node, and none where no provider is configured.
     pub(super) async fn tend_until(&self, mut stop: watch::Receiver<bool>) {
-        if self.publishers.is_empty() {
+        if self.is_empty() {
             return;
         }
         let age = Duration::from_millis(self.pools.settings().get(&latent_capabilities::limits::POOL_IDLE_MILLIS));
@@ -92,22 +116,34 @@ impl BrokerProviders {
     }
 }
 
+/// Installs the triggers of streams. Nothing is dialled.
+fn install_triggers(
+    streams: &StreamsConfig,
+    secrets: Option<&Arc<LocalSecretStore>>,
+    shared: &NatsPools,
+) -> Result<(NatsTriggers, TriggerMonitor), CliError> {
+    let failed = |error: &dyn std::fmt::Display| part("the triggers of streams", error);
+    let id = ProviderId::parse(TRIGGERS_PROVIDER).map_err(|error| failed(&error))?;
+    let secrets = secrets.ok_or_else(|| failed(&"there is no [secrets]"))?;
+    let peer = streams.triggers.peer();
+    let of = |credential: &CredentialConfig| {
+        bind(secrets, credential, (&id, peer.server_name(), peer.address().port()), shared.clock.as_ref()).map_err(|error| failed(&error))
+    };
+    let credentials = streams.credentials.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+    NatsTriggers::install(shared, id.clone(), Epoch(1), None, streams.triggers.clone(), credentials).map_err(|error| failed(&error))
+}
+
 fn open(secrets: &SecretsConfig) -> Result<Arc<LocalSecretStore>, CliError> {
     secret_store::open(secrets).map(Arc::new).map_err(|source| CliError::Secret { doing: "opening the store of secrets", source })
 }
 
 fn bind(
     secrets: &Arc<LocalSecretStore>,
-    provider: &ProviderConfig,
     credential: &CredentialConfig,
+    (provider, server_name, port): (&ProviderId, &str, u16),
     clock: &dyn Clock,
 ) -> Result<NatsCredential, latent_secrets::BindError> {
-    let binding = TlsBinding {
-        tenant: credential.tenant.clone(),
-        provider: provider.id.clone(),
-        server_name: provider.nats.server_name().to_owned(),
-        port: provider.nats.address().port(),
-    };
+    let binding = TlsBinding { tenant: credential.tenant.clone(), provider: provider.clone(), server_name: server_name.to_owned(), port };
     let handle = secrets.bind_tls_credential(&credential.secret, &binding, clock.unix())?;
     Ok(match &credential.user {
         Some(user) => NatsCredential::password(credential.tenant.clone(), user, handle),

@@ -16,6 +16,7 @@ use super::calls::Callee;
 use super::composition::Composition;
 use super::reload::Reloader;
 use super::remembering::{removed_events, removed_triggers};
+use super::stream_status::{stopped_streams, stream_statuses};
 use crate::access::log_error;
 use crate::administration::{self, AdminError, Unread};
 use crate::config::Config;
@@ -69,6 +70,7 @@ impl ControlTarget for Reports {
 
     fn trigger_status(&self) -> Vec<TriggerStatus> {
         let mut statuses: Vec<_> = self.deliveries.statuses().wait().into_iter().map(running_status).collect();
+        statuses.extend(self.composition.providers.monitor().into_iter().flat_map(stream_statuses));
         statuses.sort_by(|one, other| one.id.cmp(&other.id));
         statuses
     }
@@ -246,6 +248,7 @@ pub(crate) fn stopped_status(config: &Config, log: &EmbeddedBroker) -> Result<Ve
         let status = stopped_trigger(trigger, log, &store).map_err(|error| log_error(&config.node.data_dir, &error))?;
         statuses.push(status);
     }
+    statuses.extend(stopped_streams(config));
     statuses.sort_by(|one, other| one.id.cmp(&other.id));
     Ok(statuses)
 }

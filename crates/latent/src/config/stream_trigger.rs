@@ -1,0 +1,111 @@
+//! A `[[trigger]]` that is woken by a durable consumer of a stream, not by a topic (profile `nats-jetstream-pull-v1`).
+
+use latent_core::{BindingId, Budget, ServiceName, TenantId};
+use latent_nats::triggers::{BindingDraft, BudgetDraft, limits};
+
+use super::draft::StreamTriggerDraft;
+use super::problem::Fault;
+use super::section::{Report, Section, nearest};
+use super::trigger::read_budget;
+
+const PROFILES: &[&str] = &[latent_nats::triggers::PROFILE];
+const INPUTS: &[&str] = &["wit-values"];
+/// Any of them makes a trigger one of a stream.
+const OF_STREAMS: &[&str] = &["stream", "consumer", "filter"];
+/// What only triggers of topics have.
+const OF_TOPICS: &[&str] = &["topic", "max_in_flight", "retry_delay_max_millis", "start"];
+const LATER: &[(&str, &str)] =
+    &[("dead_letter", "remove it; a trigger of a stream has none yet: what never runs (again) is terminated at the broker")];
+
+/// Whether the table means a stream.
+pub(super) fn is_meant(section: &Section<'_>) -> bool {
+    OF_STREAMS.iter().any(|key| section.is_present(key))
+}
+
+pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> StreamTriggerDraft {
+    let before = report.problems.len();
+    for key in OF_TOPICS.iter().filter(|key| section.is_present(key)) {
+        report.push(section.place_of(key), Fault::Exclusive { table: section.label().to_owned(), first: "stream", second: key });
+    }
+    section.pass_over(OF_TOPICS.iter().copied());
+    let id = section.required_name(report, "id", "id = \"intake\"", BindingId::parse);
+    let tenant = section.required_name(report, "tenant", "tenant = \"acme\"", TenantId::parse);
+    let service = section.required_name(report, "service", "service = \"intake\"", ServiceName::parse);
+    let mut text = |key, example| section.required_text(report, key, example).map(|text| text.value.to_owned());
+    let stream = text("stream", "stream = \"ORDERS\"");
+    let consumer = text("consumer", "consumer = \"intake\", the durable consumer of the stream");
+    let filter = text("filter", "filter = \"orders.new\", the consumer's one subject");
+    let contract = text("contract", "contract = \"acme:orders/intake@1.0.0\", the interface that the component exports");
+    let function = text("function", "function = \"take\", the function of it");
+    let (route, principal) = (section.text(report, "route"), section.text(report, "principal"));
+    let (route, principal) = (route.map(|route| route.value.to_owned()), principal.map(|principal| principal.value.to_owned()));
+    read_choice(report, &mut section, "profile", PROFILES, "a trigger of a stream follows nats-jetstream-pull-v1");
+    read_choice(report, &mut section, "input", INPUTS, "a stream gives its function the payload as arguments, wit-values");
+    let max_deliver = section.integer_or_default(report, "max_deliveries", &limits::MAX_DELIVER);
+    let nak_delay = section.integer_or_default(report, "retry_delay_millis", &limits::NAK_DELAY_MILLIS);
+    let timeout = section.integer_or_default(report, "operation_timeout_millis", &limits::OPERATION_TIMEOUT_MILLIS);
+    let ack_wait = section.integer_or_default(report, "ack_wait_millis", &limits::ACK_WAIT_MILLIS);
+    let ceiling = section.integer_or_default(report, "payload_ceiling_bytes", &limits::PAYLOAD_CEILING_BYTES);
+    let budget_stands = section.is_present("budget");
+    let (mut budget, wall_time_at) = read_budget(report, &mut section);
+    if !budget_stands {
+        // What nobody has chosen fits.
+        budget.wall_time_millis = budget.wall_time_millis.min(timeout.value);
+    }
+    section.refuse_later(report, LATER);
+    let (label, at) = (section.label().to_owned(), section.place_of("stream"));
+    section.finish(report, LATER);
+    let binding = BindingDraft {
+        id: id.as_ref().map(|id| id.value.to_string()),
+        tenant: tenant.as_ref().map(|tenant| tenant.value.to_string()),
+        principal,
+        service: service.as_ref().map(|service| service.value.to_string()),
+        contract,
+        function,
+        route,
+        stream,
+        consumer,
+        filter,
+        input: None,
+        payload_ceiling_bytes: Some(ceiling.value),
+        operation_timeout_millis: Some(timeout.value),
+        max_deliver: Some(max_deliver.value),
+        ack_wait_millis: Some(ack_wait.value),
+        nak_delay_millis: Some(nak_delay.value),
+        budget: Some(budget_draft(&budget)),
+    };
+    let binding = Some(binding).filter(|_| report.problems.len() == before);
+    StreamTriggerDraft { label, id, tenant, service, binding, operation_timeout_millis: timeout, budget, wall_time_at, at }
+}
+
+fn budget_draft(budget: &Budget) -> BudgetDraft {
+    BudgetDraft {
+        cpu_fuel: Some(budget.cpu_fuel),
+        memory_bytes: Some(budget.memory_bytes),
+        wall_time_millis: Some(budget.wall_time_millis),
+        outbound_requests: Some(budget.outbound_requests),
+        log_bytes: Some(budget.log_bytes),
+    }
+}
+
+/// A key that may say what is so anyway. What other triggers know, or will, is not built here.
+fn read_choice(
+    report: &mut Report<'_>,
+    section: &mut Section<'_>,
+    key: &'static str,
+    allowed: &'static [&'static str],
+    instead: &'static str,
+) {
+    let Some(found) = section.text(report, key) else { return };
+    let table = section.label().to_owned();
+    match found.value {
+        value if allowed.contains(&value) => {}
+        "nats-jetstream-pull-v2" | "raw-event" | "event" => {
+            report.push(found.at, Fault::NotBuilt { table, setting: format!("{key} = {:?}", found.value), instead });
+        }
+        value => {
+            let nearest = nearest(value, allowed.iter().copied());
+            report.push(found.at, Fault::Choice { table, key, found: value.to_owned(), allowed, nearest });
+        }
+    }
+}
