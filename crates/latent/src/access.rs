@@ -246,7 +246,8 @@ impl OpenDirectory {
     fn new(dir: &DataDir, log: StoppedLog, stopped: Stopped<'_>) -> Result<Self, CliError> {
         let statuses = match &log {
             StoppedLog::Embedded(log) => (stopped.bindings)(log)?,
-            StoppedLog::Broker { .. } => Vec::new(),
+            // The broker is not asked: what it has of triggers, only their users may see.
+            StoppedLog::Broker { .. } => stopped.config.map(crate::node::stopped_streams).unwrap_or_default(),
         };
         let target = StoppedNode::new(dir, log, stopped.config, statuses);
         Ok(Self { target: Arc::new(target), runtime: runtime()? })

@@ -87,7 +87,7 @@ fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliError> {
         Form::Json => statuses.iter().try_for_each(|status| output.json(status)),
         Form::Human => {
             if config.engine.broker().is_some() {
-                output.hint("there are no triggers on the engine nats yet");
+                output.hint("there are no triggers on topics of the engine nats yet");
             }
             table(&statuses, SystemClock::start().unix().0).lines().try_for_each(|line| output.text(line))?;
             // Notes beside the answer: without them the answer still holds.

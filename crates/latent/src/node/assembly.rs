@@ -70,6 +70,7 @@ pub(super) fn assemble_publishing(config: Config, log: Log, publishing: Arc<dyn 
     })?;
     let services = composition.admit(&config.services)?;
     check_handlers(&config.triggers, &services)?;
+    check_functions(&config, &services)?;
     composition.tidy(&config.services);
     composition.publish(services)?;
 
@@ -101,6 +102,30 @@ pub(super) fn check_handlers(triggers: &[TriggerConfig], services: &[Admitted]) 
                 what: format!("trigger {} cannot wake service {}", trigger.id, trigger.service),
                 why: format!("its component {} does not export {HANDLER_CONTRACT}", admitted.service.component.display()),
                 next: "export a handler; `latent new` shows how".to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A trigger on a stream calls one function, so its service's component must export that.
+pub(super) fn check_functions(config: &Config, services: &[Admitted]) -> Result<(), CliError> {
+    for binding in config.streams.iter().flat_map(|streams| streams.triggers.bindings()) {
+        let target = binding.target();
+        let Some(admitted) = services.iter().find(|admitted| admitted.service.name == target.service) else { continue };
+        let exported = admitted.facts.contracts();
+        if !exported.get(&target.contract).is_some_and(|functions| functions.contains(&target.function)) {
+            let names: Vec<_> = exported.keys().map(ToString::to_string).collect();
+            return Err(CliError::Node {
+                what: format!("trigger {} cannot call service {}", binding.id(), target.service),
+                why: format!(
+                    "its component {} does not export {}#{}; it exports {}",
+                    admitted.service.component.display(),
+                    target.contract,
+                    target.function,
+                    if names.is_empty() { "nothing that can be called".to_owned() } else { names.join(", ") }
+                ),
+                next: "correct contract and function of the [[trigger]], or export the function".to_owned(),
             });
         }
     }

@@ -368,7 +368,9 @@ fn node_limits(config: &Config) -> NodeLimits {
 
 /// An engine whose cells hold the largest memory budget of the configuration or of a call, and no more.
 fn engine(config: &Config, limits: &NodeLimits) -> Result<WasmEngine, CliError> {
-    let budgets = config.triggers.iter().map(|trigger| trigger.budget.memory_bytes);
+    let of_streams = config.streams.iter().flat_map(|streams| streams.triggers.bindings());
+    let of_streams = of_streams.map(|binding| binding.target().budget.memory_bytes);
+    let budgets = config.triggers.iter().map(|trigger| trigger.budget.memory_bytes).chain(of_streams);
     let budgets = budgets.chain([config.node.cell_memory_bytes.unwrap_or(Budget::default().memory_bytes)]);
     let memory_bytes_max = budgets.max().unwrap_or_else(|| EngineOptions::default().memory_bytes_max);
     let options = EngineOptions { cells: limits.cells.into(), memory_bytes_max };

@@ -25,6 +25,7 @@ mod revoking;
 mod running;
 mod secret;
 mod service;
+mod streams;
 mod why;
 
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -18,7 +18,7 @@ use latent_core::{BindingId, Partition};
 use latent_node::delivery::{Changed, DeliveryHandle};
 use latent_topics::DeliveryStore;
 
-use super::assembly::{BindingParts, Declared, Memory, check_handlers};
+use super::assembly::{BindingParts, Declared, Memory, check_functions, check_handlers};
 use super::composition::{Admitted, Composition};
 use super::remembering;
 use crate::config::settings::TriggerConfig;
@@ -212,6 +212,7 @@ impl Reloader {
         self.check_memory(&coming)?;
         let services = self.composition.admit(&next.services)?;
         check_handlers(&next.triggers, &services)?;
+        check_functions(&next, &services)?;
         changes.extend(self.composition.other_components(&services));
         let coming = self.bindings.declare(&coming)?;
         Ok(Ready { config: next, services, coming, leaving: leaving.into_iter().collect(), changes })
