@@ -522,6 +522,31 @@ fn dev_refuses_topics_on_a_broker_before_anything_is_dialled_or_built() {
 }
 
 #[test]
+fn a_rotated_password_of_the_bus_holds_from_the_next_start_and_the_command_says_so() {
+    require_broker!();
+    const NEW: &str = "MARKER-new-71d4";
+    let broker = broker("broker.latent.test");
+    let env = with_node(&broker);
+    provision_for(&broker, &env);
+    let running = node(&env);
+    let words = ["secret", "rotate", USER, "--json"];
+    let rotated = env.run_with_input(words, NEW.into()).with_status(0);
+    let note: Value = serde_json::from_str(rotated.stderr.lines().last().unwrap()).unwrap();
+    assert_eq!((&note["secret"], &note["restart"]), (&json!(USER), &json!(true)), "{note}");
+    broker.reload(|spec| {
+        let changed = BrokerUser { password: NEW.to_owned(), ..bus_user() };
+        spec.auth = latent_testkit::broker::BrokerAuth::Users(vec![BrokerUser::unlimited(OPERATOR, PASSWORD), changed]);
+    });
+    wait_until("the broker to take the old one no more", || invoke_publish(&env).status == Some(1));
+    assert_eq!(running.stop(), Some(0));
+    let running = node(&env);
+    assert_eq!(documents(&invoke_publish(&env).with_status(0))[0]["outcome"], json!("success"));
+    assert_eq!(running.stop(), Some(0));
+    let revoked = env.run(["secret", "revoke", USER]).with_status(0);
+    assert!(revoked.stderr.contains("a running node goes on with it until it ends"), "{}", revoked.stderr);
+}
+
+#[test]
 fn what_needs_no_topics_needs_no_broker_and_what_there_is_not_yet_is_said() {
     require_broker!();
     let broker = broker("broker.latent.test");

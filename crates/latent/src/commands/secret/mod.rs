@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use latent_core::{Clock as _, ProviderId, SystemClock, TenantId, UnixMillis};
-use latent_secrets::{BusBinding, LocalSecretStore, NewSecret, SecretError, SecretInfo, SecretName, TlsBinding};
+use latent_secrets::{BusBinding, LocalSecretStore, NewSecret, SecretError, SecretInfo, SecretName, SecretPurpose, TlsBinding};
 
 use self::expiry::Expiry;
 use self::shown::ShownSecret;
@@ -81,7 +81,8 @@ Example:
   latent secret rotate acme-bus --value-file password.txt --expires never
 
 A running node sees it at once: connections that were made with the old value are not used again, and what has started ends as it would \
-have. The expiry belongs to the value: where the old one had one, say when the new one expires.
+have. Not so the node's own for its broker (--bus): that is read when the node starts, so start it again after the rotation. The expiry belongs \
+to the value: where the old one had one, say when the new one expires.
 
 Exit status: 3 when it is stored and a power failure may yet undo it.")]
 pub(crate) struct RotateArgs {
@@ -117,7 +118,8 @@ pub(crate) struct ListArgs {
 Example:
   latent secret revoke acme-bus
 
-A running node sees it at once and shows the credential to nobody any more. The broker knows nothing of it: change the password there, too.
+A running node sees it at once and shows the credential to nobody any more; its own for its broker (--bus) it goes on with until it ends. The \
+broker knows nothing of it: change the password there, too.
 
 Exit status: 3 when it is revoked and a power failure may yet undo it.")]
 pub(crate) struct RevokeArgs {
@@ -207,7 +209,18 @@ fn rotate(args: &RotateArgs, now: UnixMillis, output: &mut Output) -> Result<(),
     };
     let value = value::read(args.value.value_file.as_deref())?;
     let rotated = store.rotate(&name, &value, expires.at(), now);
-    told(&rotated.map_err(|source| failed(DOING, source))?, "rotated", now, output)
+    let rotated = rotated.map_err(|source| failed(DOING, source))?;
+    told(&rotated, "rotated", now, output)?;
+    tell_of_restart(&rotated, "a running node goes on with the old value, also when it connects again; start it again", output)
+}
+
+/// A node reads its own credential for its broker once.
+fn tell_of_restart(info: &SecretInfo, words: &str, output: &mut Output) -> Result<(), CliError> {
+    if info.purpose == SecretPurpose::BusCredential {
+        output.flush()?;
+        output.note(&serde_json::json!({ "note": words, "secret": info.name.as_str(), "restart": true }), words);
+    }
+    Ok(())
 }
 
 /// Whether the secret as it is has an expiry. What cannot be read is told by the change itself.
@@ -235,7 +248,9 @@ fn revoke(args: &RevokeArgs, now: UnixMillis, output: &mut Output) -> Result<(),
     const DOING: &str = "revoking the secret";
     let name = name_of(&args.name)?;
     let revoked = Place::of(&args.config)?.open(DOING)?.revoke(&name, now);
-    told(&revoked.map_err(|source| failed(DOING, source))?, "revoked", now, output)
+    let revoked = revoked.map_err(|source| failed(DOING, source))?;
+    told(&revoked, "revoked", now, output)?;
+    tell_of_restart(&revoked, "a running node goes on with it until it ends, and does not start without another one", output)
 }
 
 fn told(info: &SecretInfo, done: &str, now: UnixMillis, output: &mut Output) -> Result<(), CliError> {
