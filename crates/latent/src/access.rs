@@ -90,7 +90,7 @@ impl Access {
                 return Ok(Self::Node(client));
             }
             // What opening repairs is told by whoever opens first, and that is this command.
-            logging::to_stderr("warn")?;
+            logging::to_stderr(logging::OF_A_COMMAND)?;
             match StoppedLog::open(dir, holder, stopped.config) {
                 Ok(log) => return OpenDirectory::new(dir, log, stopped).map(Self::Directory),
                 // A node that is starting has the lock before it has the socket.

@@ -5,6 +5,9 @@ use crate::error::CliError;
 /// Names the filter of the log.
 const LOG_FILTER_VAR: &str = "LATENT_LOG";
 
+/// What a command logs unless the variable says otherwise.
+pub(crate) const OF_A_COMMAND: &str = "warn,async_nats=error";
+
 /// One line an event on standard error. `LATENT_LOG` chooses what, in the form of a `tracing` filter; `level` unless said.
 ///
 /// # Errors

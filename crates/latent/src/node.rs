@@ -51,6 +51,9 @@ pub(crate) use stream_status::stopped_streams;
 /// How long clients may take to read their last answers, and a maintenance to end.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
+/// The log: what the broker's client says of its connection, the bus says in its own words.
+const LOG_FILTER: &str = "info,async_nats=error";
+
 /// How often a directory that is in use is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -59,7 +62,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// # Errors
 /// [`CliError::Value`] for an unusable `LATENT_LOG`, and those of [`Node::start`].
 pub(crate) fn run(config: Config, output: &mut Output) -> Result<(), CliError> {
-    logging::to_stderr("info")?;
+    logging::to_stderr(LOG_FILTER)?;
     let runtime = runtime()?;
     let node = Node::start(config, "latent run", &runtime, None)?;
     output.text(&format!("latent {} is running; its data is in {}", node.name(), node.data().display()))?;

@@ -547,6 +547,31 @@ fn a_rotated_password_of_the_bus_holds_from_the_next_start_and_the_command_says_
 }
 
 #[test]
+fn an_outage_of_the_broker_is_one_line_at_its_begin_and_one_at_its_end() {
+    require_broker!();
+    let broker = broker("broker.latent.test");
+    let env = with_node(&broker);
+    provision_for(&broker, &env);
+    let log = env.folder().join("node.log");
+    let mut command = env.command(["run"]);
+    command.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+    let mut node = ChildGuard::spawn(&mut command).unwrap();
+    wait_until("a publication", || invoke_publish(&env).status == Some(0));
+    broker.stop();
+    for _ in 0..5 {
+        let _ = invoke_publish(&env).with_status(1);
+    }
+    let lines = |words: &str| std::fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains(words)).count();
+    wait_until("the loss in the log", || lines("the connection to the broker is lost") > 0);
+    broker.restart();
+    wait_until("a publication", || invoke_publish(&env).status == Some(0));
+    node.terminate().unwrap();
+    assert_eq!(node.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
+    let counts = ["the connection to the broker is lost", "connected to the broker again", "has a problem", "async_nats"].map(lines);
+    assert_eq!(counts, [1, 1, 0, 0], "{}", std::fs::read_to_string(&log).unwrap());
+}
+
+#[test]
 fn what_needs_no_topics_needs_no_broker_and_what_there_is_not_yet_is_said() {
     require_broker!();
     let broker = broker("broker.latent.test");

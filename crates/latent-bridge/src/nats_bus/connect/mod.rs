@@ -3,17 +3,19 @@
 
 mod backoff;
 mod refused;
+mod telling;
 mod tls;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use async_nats::{Client, ConnectOptions, Event, ServerAddr, ServerError};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 
 use super::options::{NatsCredentials, NatsOptions};
 use crate::{BusError, limits};
 use backoff::Reconnects;
 use refused::{Attempt, told};
+use telling::Telling;
 
 /// One server's share of the time is no larger than this.
 const SERVER_TIME_MAX: Duration = Duration::from_secs(5);
@@ -51,9 +53,10 @@ pub(super) async fn connect(options: &NatsOptions, events: impl Fn(Event) + Send
     };
     let delays = Arc::clone(&reconnects);
     let connecting = connecting.reconnect_delay_callback(move |_| delays.next()).event_callback({
-        let servers = attempt.servers.clone();
+        let (servers, telling) = (attempt.servers.clone(), Mutex::new(Telling::new()));
         move |event| {
-            tell(&servers, &event);
+            let line = telling.lock().unwrap_or_else(PoisonError::into_inner).hear(&event, Instant::now());
+            line.iter().for_each(|line| line.log(&servers));
             events(event);
             std::future::ready(())
         }
@@ -87,22 +90,6 @@ fn inbox_prefix() -> Result<String, BusError> {
 fn server_time(limit: Duration, servers: usize) -> Duration {
     let share = limit / u32::try_from(servers.max(1)).unwrap_or(u32::MAX);
     share.min(SERVER_TIME_MAX)
-}
-
-/// What a person who reads the log wants to know of the connection.
-fn tell(servers: &str, event: &Event) {
-    match event {
-        Event::Connected => tracing::info!(servers, "connected to the broker"),
-        Event::Disconnected => tracing::warn!(servers, "the connection to the broker is lost; it is made again"),
-        Event::LameDuckMode => tracing::warn!(servers, "the broker is about to stop"),
-        Event::Draining | Event::Closed => tracing::info!(servers, "the connection to the broker is closed"),
-        Event::SlowConsumer(subscription) => tracing::warn!(servers, subscription, "the broker sends faster than it is read"),
-        Event::ServerError(ServerError::AuthorizationViolation) => {
-            tracing::error!(servers, "the broker refuses the credentials");
-        }
-        Event::ServerError(error) => tracing::warn!(servers, %error, "the broker refuses something"),
-        Event::ClientError(error) => tracing::warn!(servers, %error, "the connection to the broker has a problem"),
-    }
 }
 
 /// The servers as texts show them: scheme, host and port, which hold no credentials.

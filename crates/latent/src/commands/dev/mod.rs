@@ -43,7 +43,7 @@ use workshop::{StartOrder, Workshop, routes_of};
 /// The configuration of an application folder.
 const CONFIG: &str = "latent.toml";
 /// The log of the node: what functions say stands under their activations already.
-const LOG_FILTER: &str = "warn,guest=off";
+const LOG_FILTER: &str = "warn,guest=off,async_nats=error";
 /// How long a reader has for the last lines.
 const LAST_LINES_WAIT: Duration = Duration::from_secs(1);
 
