@@ -75,20 +75,36 @@ impl Output {
         }
     }
 
+    /// As [`Output::line`], for text that has colours in it, and nothing else that a terminal would obey.
+    ///
+    /// # Errors
+    /// [`CliError::Output`] for anything but a closed reader.
+    pub(crate) fn painted(&mut self, document: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), CliError> {
+        match self.form {
+            Form::Json => self.json(document),
+            Form::Human => self.raw(&text()),
+        }
+    }
+
     /// One JSON line.
     ///
     /// # Errors
     /// [`CliError::Output`].
     pub(crate) fn json(&mut self, document: &impl Serialize) -> Result<(), CliError> {
         let line = serde_json::to_string(document).map_err(|error| CliError::Output { reason: error.to_string() })?;
-        self.text(&line)
+        self.raw(&line)
     }
 
-    /// One line of text.
+    /// One line of text, or several.
     ///
     /// # Errors
     /// [`CliError::Output`].
-    pub(crate) fn text(&mut self, line: &str) -> Result<(), CliError> {
+    pub(crate) fn text(&mut self, lines: &str) -> Result<(), CliError> {
+        let lines: Vec<_> = lines.split('\n').map(printable).collect();
+        self.raw(&lines.join("\n"))
+    }
+
+    fn raw(&mut self, line: &str) -> Result<(), CliError> {
         self.write(|stdout| writeln!(stdout, "{line}"))
     }
 
@@ -180,9 +196,14 @@ fn error_lines(error: &CliError, palette: Palette) -> String {
     format!("{bold}error:{plain} {what}\n  why: {}\n next: {next}", why.join("\n       "))
 }
 
-/// Text without what could move a terminal's cursor: file content and names reach these lines.
+/// Text without what could move a terminal's cursor or turn the direction of its text: file content, names and words of a broker reach
+/// these lines.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_obeyed(c) { '\u{fffd}' } else { c }).collect()
+}
+
+fn is_obeyed(c: char) -> bool {
+    c.is_control() && c != '\t' || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Standard error being gone leaves nobody to tell.
@@ -228,6 +249,20 @@ mod tests {
         let lines = error_lines(&held(), Palette::Plain);
         assert_eq!(lines.lines().count(), 3, "{lines}");
         assert!(lines.starts_with("error: the data directory data is in use") && !lines.contains('\u{1b}'), "{lines}");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_replaced_and_tabs_and_letters_of_any_script_are_not() {
+        let cases = [
+            ("a\tb", "a\tb"),
+            ("gr\u{fc}n \u{5e9}\u{5dc}", "gr\u{fc}n \u{5e9}\u{5dc}"),
+            ("\u{1b}[2J\u{7}\r\n", "\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}"),
+            ("\u{9b}31m\0\u{7f}", "\u{fffd}31m\u{fffd}\u{fffd}"),
+            ("to \u{202e}txt.exe\u{2066}", "to \u{fffd}txt.exe\u{fffd}"),
+        ];
+        for (text, shown) in cases {
+            assert_eq!(printable(text), shown, "{text:?}");
+        }
     }
 
     #[test]

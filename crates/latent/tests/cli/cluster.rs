@@ -383,6 +383,26 @@ fn what_is_wrong_with_the_environment_is_named_with_the_next_step() {
     }
 }
 
+#[test]
+fn words_of_a_broker_move_no_cursor() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let refusing = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let info = json!({ "server_id": "x", "version": "2.14.0", "max_payload": 1_048_576, "proto": 1, "headers": true });
+        write!(stream, "INFO {info}\r\n").unwrap();
+        let mut connect = String::new();
+        BufReader::new(stream.try_clone().unwrap()).read_line(&mut connect).unwrap();
+        write!(stream, "-ERR 'not \u{1b}[2J\u{1b}]0;here\u{7}'\r\n").unwrap();
+    });
+    let env = CliEnv::new(env!("CARGO_BIN_EXE_latent")).with_variable("AV_NATS_URL", format!("nats://{address}"));
+    env.write("bridge.yaml", TOPICS);
+    let told = run(&env, &["bus", "topics"], 1).stderr;
+    refusing.join().unwrap();
+    assert!(told.to_lowercase().contains("not \u{fffd}[2j\u{fffd}]0;here\u{fffd}"), "{told:?}");
+    assert!(!told.contains(|c: char| c.is_control() && c != '\n'), "{told:?}");
+}
+
 /// A node on the broker: its root, a key, and the password in the store.
 fn with_node(broker: &Broker) -> CliEnv {
     let env = without_credential(broker);

@@ -125,7 +125,7 @@ impl Voice {
     /// Prints until the end, and gives the reader what there is whenever nothing more waits.
     fn print(&self, output: &mut Output, paint: Paint) -> Result<(), CliError> {
         while let Some(message) = self.next() {
-            output.line(&message.document(), || message.text(paint))?;
+            output.painted(&message.document(), || message.text(paint))?;
             if self.lock().is_empty() {
                 output.flush()?;
             }
