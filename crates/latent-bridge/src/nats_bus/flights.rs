@@ -2,7 +2,10 @@
 //! it is told of time and of answers, and says whose turn it is.
 //!
 //! The broker tells a refused permission without saying of which publication, only of which subject. A publication is taken for refused
-//! when as many refusals came for its subject as publications to it are in flight; until then any of them may have been stored.
+//! when as many refusals came for its subject as publications to it are in flight; until then any of them may have been stored. The client
+//! loses refusals that come faster than they are heard, so nothing more goes to a subject while it is refused, and what is left when
+//! all refusals must have been heard is uncertain. So is one that was sent again because another one of its uid was being stored: of that
+//! one a refusal says nothing.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +40,17 @@ struct Flight<C> {
     subject: SubjectNumber,
     bytes: usize,
     deadline: MonoTime,
+    /// Another publication of its uid was being stored when it was sent first.
+    was_in_process: bool,
     cargo: C,
+}
+
+/// One that ended because its subject was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refused<C> {
+    pub(super) cargo: C,
+    /// Nothing of its uid can have been stored by it, or for it.
+    pub(super) is_certain: bool,
 }
 
 /// There is no room; nothing was taken.
@@ -58,13 +71,25 @@ impl<C> Flights<C> {
         let number = FlightNumber(self.next);
         self.next = self.next.wrapping_add(1);
         self.bytes += bytes;
-        self.aboard.insert(number, Flight { subject, bytes, deadline, cargo });
+        self.aboard.insert(number, Flight { subject, bytes, deadline, was_in_process: false, cargo });
         Ok(number)
     }
 
     /// What is in flight under this number.
     pub(super) fn get(&self, number: FlightNumber) -> Option<&C> {
         self.aboard.get(&number).map(|flight| &flight.cargo)
+    }
+
+    /// It was not taken because another one of its uid was being stored, and is sent again.
+    pub(super) fn note_in_process(&mut self, number: FlightNumber) {
+        if let Some(flight) = self.aboard.get_mut(&number) {
+            flight.was_in_process = true;
+        }
+    }
+
+    /// Whether a refusal after this would leave open what became of its uid.
+    pub(super) fn was_in_process(&self, number: FlightNumber) -> bool {
+        self.aboard.get(&number).is_some_and(|flight| flight.was_in_process)
     }
 
     /// Everything that is in flight, which ends here.
@@ -111,7 +136,7 @@ impl<C> Flights<C> {
     }
 
     /// Those that were certainly refused. To be asked after each [`Flights::refuse`], [`Flights::land`] and [`Flights::overdue`].
-    pub(super) fn refused(&mut self) -> Vec<C> {
+    pub(super) fn refused(&mut self) -> Vec<Refused<C>> {
         if self.refusals.is_empty() {
             return Vec::new();
         }
@@ -123,10 +148,26 @@ impl<C> Flights<C> {
         let mut ended = Vec::new();
         for subject in subjects {
             self.refusals.remove(&subject);
-            let numbers: Vec<_> = self.aboard.iter().filter(|(_, flight)| flight.subject == subject).map(|(number, _)| *number).collect();
-            ended.extend(numbers.into_iter().filter_map(|number| self.remove(number)).map(|flight| flight.cargo));
+            let ended_now = self.remove_all(subject, FlightNumber(u64::MAX));
+            ended.extend(ended_now.into_iter().map(|flight| Refused { is_certain: !flight.was_in_process, cargo: flight.cargo }));
         }
         ended
+    }
+
+    /// Whether publications to this subject are being refused: nothing more should go there until those in flight have ended.
+    pub(super) fn is_refused(&self, subject: SubjectNumber) -> bool {
+        self.refusals.contains_key(&subject)
+    }
+
+    /// The subjects that are being refused, and the number that the next flight would have.
+    pub(super) fn refusals(&self) -> (Vec<SubjectNumber>, FlightNumber) {
+        (self.refusals.keys().copied().collect(), FlightNumber(self.next))
+    }
+
+    /// All refusals of those that boarded before `number` have been told or were lost: what of them is left is uncertain.
+    pub(super) fn settle(&mut self, subject: SubjectNumber, number: FlightNumber) -> Vec<C> {
+        self.refusals.remove(&subject);
+        self.remove_all(subject, number).into_iter().map(|flight| flight.cargo).collect()
     }
 
     /// When the next deadline passes.
@@ -136,6 +177,13 @@ impl<C> Flights<C> {
 
     fn is_aboard(&self, subject: SubjectNumber) -> bool {
         self.aboard.values().any(|flight| flight.subject == subject)
+    }
+
+    /// Those of a subject that boarded before a number.
+    fn remove_all(&mut self, subject: SubjectNumber, before: FlightNumber) -> Vec<Flight<C>> {
+        let of_subject = self.aboard.range(..before).filter(|(_, flight)| flight.subject == subject);
+        let numbers: Vec<_> = of_subject.map(|(number, _)| *number).collect();
+        numbers.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 
     fn remove(&mut self, number: FlightNumber) -> Option<Flight<C>> {
@@ -185,6 +233,10 @@ mod tests {
         assert_eq!((flights.land(c), flights.next_deadline()), (Some('c'), None));
     }
 
+    fn certainly(cargos: &[char]) -> Vec<Refused<char>> {
+        cargos.iter().map(|cargo| Refused { cargo: *cargo, is_certain: true }).collect()
+    }
+
     #[test]
     fn a_refusal_ends_a_flight_only_when_it_can_be_no_other() {
         let mut flights = Flights::new(8, 1_000);
@@ -193,11 +245,12 @@ mod tests {
         flights.board(B, 1, at(20), 'c').unwrap();
         flights.refuse(A);
         assert!(flights.refused().is_empty(), "of the two either may be the refused one");
+        assert!(flights.is_refused(A) && !flights.is_refused(B));
         assert_eq!(flights.land(a), Some('a'), "this one was stored");
-        assert_eq!(flights.refused(), ['b']);
-        assert!(flights.refused().is_empty());
+        assert_eq!(flights.refused(), certainly(&['b']));
+        assert!(flights.refused().is_empty() && !flights.is_refused(A));
         flights.refuse(B);
-        assert_eq!(flights.refused(), ['c']);
+        assert_eq!(flights.refused(), certainly(&['c']));
         flights.refuse(B);
         flights.board(B, 1, at(30), 'd').unwrap();
         assert!(flights.refused().is_empty(), "a refusal that came before it is not its");
@@ -215,7 +268,34 @@ mod tests {
             flights.board(A, 1, at(deadline), 'x').unwrap();
             flights.refuse(A);
         }
-        assert_eq!(flights.refused(), ['x', 'x', 'x']);
+        assert_eq!(flights.refused(), certainly(&['x', 'x', 'x']));
         assert_eq!((flights.bytes, flights.refusals.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_left_when_all_refusals_must_have_come_is_uncertain() {
+        let mut flights = Flights::new(8, 1_000);
+        for cargo in ['a', 'b', 'c'] {
+            flights.board(A, 1, at(10), cargo).unwrap();
+        }
+        flights.refuse(A);
+        let (subjects, before) = flights.refusals();
+        assert_eq!(subjects, [A]);
+        let later = flights.board(A, 1, at(10), 'd').unwrap();
+        assert_eq!(flights.settle(A, before), ['a', 'b', 'c']);
+        assert!(!flights.is_refused(A) && flights.refused().is_empty());
+        assert_eq!(flights.land(later), Some('d'), "of it nothing is known yet");
+        assert_eq!(flights.bytes, 0);
+    }
+
+    #[test]
+    fn one_that_was_sent_again_is_never_certainly_refused() {
+        let mut flights = Flights::new(8, 1_000);
+        let a = flights.board(A, 1, at(10), 'a').unwrap();
+        flights.board(A, 1, at(10), 'b').unwrap();
+        flights.note_in_process(a);
+        assert!(flights.was_in_process(a));
+        (0..2).for_each(|_| flights.refuse(A));
+        assert_eq!(flights.refused(), [Refused { cargo: 'a', is_certain: false }, Refused { cargo: 'b', is_certain: true }]);
     }
 }

@@ -234,6 +234,7 @@ where
     });
     tokio::spawn(publishing::take_answers(Arc::clone(&shared), answers));
     tokio::spawn(publishing::end_overdue(Arc::clone(&shared)));
+    tokio::spawn(publishing::settle_refused(Arc::clone(&shared)));
     Ok(shared)
 }
 

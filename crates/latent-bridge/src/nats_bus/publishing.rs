@@ -25,14 +25,18 @@ use latent_core::{NewRecord, Offset, Partition, Ticket, Uid, UncertainCause, par
 
 use super::answer::{self, Answer};
 use super::body;
-use super::flights::{FlightNumber, Full, SubjectNumber};
+use super::flights::{FlightNumber, Full, Refused, SubjectNumber};
 use super::record::Which;
 use super::revive::revive;
 use super::shared::{Air, Cargo, Shared, Topic};
+use super::streams;
 use crate::{BusError, PublishAck, PublishResult, limits};
 
 /// Before a publication is sent again whose uid the broker is busy with. How often is bounded by its deadline.
 const IN_PROCESS_PAUSE: Duration = Duration::from_millis(20);
+
+/// Refusals that were told are heard beside answers, a moment later; so are acknowledgements that are on their way.
+const SETTLE_PAUSE: Duration = Duration::from_millis(250);
 
 /// Checks a record and hands it to the client, or says why not.
 pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<Ticket<PublishResult>, BusError> {
@@ -61,9 +65,13 @@ pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<
     let cargo = Cargo { topic: number, partition, uid, record, completer };
     let deadline = shared.clock.mono().plus_millis(limits::CONNECTOR_OPERATION_MILLIS.default);
     let flight = {
+        let to = SubjectNumber { topic: number, partition: partition.0 };
         let mut flights = shared.air.flights();
+        if flights.is_refused(to) {
+            return Err(not_permitted(partition));
+        }
         let is_first = flights.next_deadline().is_none();
-        let boarded = flights.board(SubjectNumber { topic: number, partition: partition.0 }, bytes, deadline, cargo);
+        let boarded = flights.board(to, bytes, deadline, cargo);
         drop(flights);
         if is_first {
             shared.air.boarded.notify_one();
@@ -122,8 +130,13 @@ fn take_answer(shared: &Arc<Shared>, number: FlightNumber, message: &Message) {
             });
         }
         Answer::InProcess => {
+            shared.air.flights().note_in_process(number);
             let shared = Arc::clone(shared);
             tokio::spawn(async move { send_again(&shared, number).await });
+        }
+        // What became of the other one with its uid is not known.
+        Answer::Refused { .. } if shared.air.flights().was_in_process(number) => {
+            land(shared, number, |cargo| Err(BusError::Uncertain { uid: cargo.uid.clone(), cause: UncertainCause::Unusable }));
         }
         Answer::Refused { rule, permanent } => land(shared, number, |_| Err(BusError::Rejected { rule, permanent })),
         Answer::Uncertain { cause, words } => land(shared, number, |cargo| {
@@ -231,20 +244,56 @@ fn uncertain(cargo: Cargo, cause: UncertainCause) {
     cargo.completer.complete(Err(BusError::Uncertain { uid: cargo.uid, cause }));
 }
 
-fn end_refused(refused: Vec<Cargo>) {
-    for cargo in refused {
-        let rule = format!("the broker's user may not publish to partition {} of the topic; give it that permission", cargo.partition);
-        cargo.completer.complete(Err(BusError::Rejected { rule, permanent: false }));
+fn not_permitted(partition: Partition) -> BusError {
+    let rule = format!("the broker's user may not publish to partition {partition} of the topic; give it that permission");
+    BusError::Rejected { rule, permanent: false }
+}
+
+fn end_refused(refused: Vec<Refused<Cargo>>) {
+    for Refused { cargo, is_certain } in refused {
+        if is_certain {
+            let error = not_permitted(cargo.partition);
+            cargo.completer.complete(Err(error));
+        } else {
+            uncertain(cargo, UncertainCause::Unusable);
+        }
     }
 }
 
 /// The broker refused a publication to this subject.
 pub(super) fn refuse(air: &Air, subject: &str) {
     let Some(number) = air.number(subject) else { return };
-    let refused = {
+    let (refused, is_left) = {
         let mut flights = air.flights();
         flights.refuse(number);
-        flights.refused()
+        (flights.refused(), flights.is_refused(number))
     };
     end_refused(refused);
+    if is_left {
+        air.refused.notify_one();
+    }
+}
+
+/// Ends what is left in flight to a subject that is refused, once all its refusals must have come: the client drops those that come faster
+/// than they are heard, and nobody is told of them.
+pub(super) async fn settle_refused(shared: Arc<Shared>) {
+    loop {
+        shared.air.refused.notified().await;
+        let (subjects, before) = shared.air.flights().refusals();
+        let Some(topic) = subjects.first().and_then(|subject| shared.topics.get(subject.topic)) else { continue };
+        // The broker takes what comes from one connection in its order: whatever it says to this, it said its refusals before.
+        let asked = streams::info(&shared.api, &topic.source.stream).await;
+        if let Err(fault) = asked {
+            tracing::debug!(%fault, "the broker refuses publications, and gave no answer to what was asked behind them");
+        }
+        tokio::time::sleep(SETTLE_PAUSE).await;
+        let left: Vec<_> = {
+            let mut flights = shared.air.flights();
+            subjects.into_iter().flat_map(|subject| flights.settle(subject, before)).collect()
+        };
+        if !left.is_empty() {
+            tracing::warn!(count = left.len(), "publications to a subject that is refused are uncertain: not every refusal was heard");
+        }
+        left.into_iter().for_each(|cargo| uncertain(cargo, UncertainCause::Unusable));
+    }
 }

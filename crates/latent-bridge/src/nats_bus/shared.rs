@@ -38,6 +38,8 @@ pub(super) struct Air {
     flights: Mutex<Flights<Cargo>>,
     /// Told when there is a first deadline to wait for.
     pub(super) boarded: Notify,
+    /// Told when a subject is refused and not all of its flights have ended by that.
+    pub(super) refused: Notify,
     /// Subjects, sorted, so that a refusal finds its number. Filled when the topics are known.
     subjects: RwLock<Vec<(String, SubjectNumber)>>,
 }
@@ -132,7 +134,7 @@ impl Topic {
 impl Air {
     pub(super) fn new() -> Self {
         let flights = Flights::new(limits::FLIGHTS.default_usize(), limits::FLIGHT_BYTES.default_usize());
-        Self { flights: Mutex::new(flights), boarded: Notify::new(), subjects: RwLock::default() }
+        Self { flights: Mutex::new(flights), boarded: Notify::new(), refused: Notify::new(), subjects: RwLock::default() }
     }
 
     pub(super) fn flights(&self) -> MutexGuard<'_, Flights<Cargo>> {

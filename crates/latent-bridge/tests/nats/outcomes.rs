@@ -1,7 +1,7 @@
 //! What becomes of one publication (B-054 to B-056): what is written, and what is said of it when it is not, or may not be.
 
 use latent_bridge::{BridgeManifest, BusError, EventBus, NatsBus, PublishAck, TopicSpec};
-use latent_core::{Attributes, MediaType, NewRecord, Partition, Uid};
+use latent_core::{Attributes, MediaType, NewRecord, Partition, Uid, UncertainCause, partition_for};
 use latent_testkit::broker::Broker;
 use latent_testkit::proxy::{At, Direction, Fault, FaultProxy};
 use latent_testkit::require_broker;
@@ -138,4 +138,36 @@ fn a_duplicate_that_cannot_be_read_is_uncertain() {
     assert!(matches!(&uncertain, BusError::Uncertain { uid, .. } if uid.as_str() == "u"), "{uncertain:?}");
     assert!(blind.publish_record("t", &record("v", "k", "x")).is_ok());
     assert_eq!(bus.bounds("t", Partition(0)).unwrap().1.0, 3);
+}
+
+/// More refusals at once than the client tells of: what was not told is uncertain soon, nothing waits for its whole time, and nothing more
+/// is handed over to a subject while it is refused. The other partition is not concerned.
+#[test]
+fn more_refusals_than_the_client_tells_of_leave_nothing_to_wait_for() {
+    require_broker!();
+    let user = restricted("half", &["t.p1", "$JS.API.STREAM.INFO.>", "$JS.API.STREAM.MSG.GET.>"]);
+    let (broker, whole) = with_topic(spec_with(user), 2);
+    let half = NatsBus::open_with(options_as(&broker, "half"), &manifest(2)).unwrap();
+    let key_of = |partition| (0..).map(|n| format!("key-{n}")).find(|key| partition_for(key, 2) == Partition(partition)).unwrap();
+    let (refused_key, key) = (key_of(0), key_of(1));
+    let tickets: Vec<_> = (0..1_000).map(|n| half.submit_record("t", record(&format!("u{n}"), &refused_key, "x"))).collect();
+    let other = half.publish_record("t", &record("other", &key, "x")).unwrap();
+    let mut certain = 0;
+    for ticket in tickets {
+        match ticket.wait().unwrap_err() {
+            BusError::Rejected { permanent: false, rule } => {
+                assert!(rule.contains("may not publish to partition 0"), "{rule}");
+                certain += 1;
+            }
+            BusError::Uncertain { cause, .. } => assert_eq!(cause, UncertainCause::Unusable, "not by its deadline"),
+            error => panic!("{error}"),
+        }
+    }
+    println!("{certain} of 1000 are certainly refused");
+    // When all have ended the subject is tried again, and few refusals are told in full.
+    for n in 0..3 {
+        let refused = half.publish_record("t", &record(&format!("v{n}"), &refused_key, "x")).unwrap_err();
+        assert!(matches!(refused, BusError::Rejected { permanent: false, .. }), "{refused:?}");
+    }
+    assert_eq!(stored(&whole).into_iter().map(|stored| stored.offset.0).collect::<Vec<_>>(), [other.offset]);
 }

@@ -34,6 +34,19 @@ pub(super) struct Script {
     pub(super) false_pending: usize,
     /// No pull ever gets a message.
     pub(super) is_mute: bool,
+    /// What each publication is answered in turn.
+    pub(super) answers: Vec<Answer>,
+}
+
+/// An answer to a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Another one with its uid is being stored.
+    InProcess,
+    /// The user may not publish there.
+    NotPermitted,
+    /// Nothing listens there.
+    NoResponders,
 }
 
 /// What was asked of it.
@@ -42,6 +55,7 @@ pub(super) struct Asked {
     pub(super) created: AtomicUsize,
     pub(super) pulls: AtomicUsize,
     pub(super) deleted: AtomicUsize,
+    pub(super) published: AtomicUsize,
 }
 
 /// A consumer as the script keeps it.
@@ -223,6 +237,9 @@ struct Played {
 
 impl Played {
     async fn answer(self: Arc<Self>, peer: Arc<Peer>, Request { subject, reply, body }: Request) {
+        if !subject.starts_with('$') {
+            return self.answer_publication(&peer, &subject, &reply);
+        }
         let tokens: Vec<_> = subject.split('.').skip(2).collect();
         let answered = match tokens[..] {
             ["STREAM", "INFO", _] => self.info(),
@@ -236,6 +253,20 @@ impl Played {
             _ => json!({ "error": { "code": 503, "err_code": 10_039, "description": "the script does not know this" } }),
         };
         peer.json(&reply, &answered);
+    }
+
+    fn answer_publication(&self, peer: &Peer, subject: &str, reply: &str) {
+        let at = self.asked.published.fetch_add(1, Ordering::SeqCst);
+        match self.script.answers[at] {
+            Answer::InProcess => {
+                let error = json!({ "code": 400, "err_code": 10_158, "description": "duplicate message id is in process" });
+                peer.json(reply, &json!({ "error": error, "stream": STREAM, "seq": 0 }));
+            }
+            Answer::NotPermitted => {
+                peer.send(format!("-ERR 'Permissions Violation for Publish to \"{subject}\"'\r\n").into_bytes());
+            }
+            Answer::NoResponders => peer.status(reply, "503"),
+        }
     }
 
     fn info(&self) -> Value {

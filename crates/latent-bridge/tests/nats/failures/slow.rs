@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use latent_bridge::{BusError, EventBus, NatsBus};
+use latent_core::UncertainCause;
 use latent_testkit::require_broker;
 
-use super::scripted::{Script, ScriptedJetStream};
+use super::scripted::{Answer, Script, ScriptedJetStream};
 use crate::live::{manifest, options, record, spec, with_topic};
 
 fn uids(count: usize) -> Vec<String> {
@@ -96,6 +97,22 @@ fn an_answer_without_a_leader_says_nothing_about_the_stream() {
     scripted.leaderless.store(false, Ordering::SeqCst);
     assert_eq!(scripted.bus.fetch("t", 0, 3, 10).unwrap().len(), 4);
     assert_eq!((found(&scripted, "u1"), found(&scripted, "nowhere")), (Ok(Some(1)), Ok(None)));
+}
+
+/// A publication that met another one of its uid being stored, was sent again and is then refused: it was not stored, but the other one may
+/// be, so what became of the uid is uncertain.
+#[test]
+fn a_refusal_after_another_one_of_the_uid_was_in_process_is_uncertain() {
+    require_broker!();
+    for refusal in [Answer::NotPermitted, Answer::NoResponders] {
+        let scripted =
+            ScriptedJetStream::start(Script { answers: vec![Answer::InProcess, Answer::InProcess, refusal, refusal], ..script() });
+        let ended = scripted.bus.publish_record("t", &record("u", "k", "x")).unwrap_err();
+        assert!(matches!(&ended, BusError::Uncertain { uid, cause: UncertainCause::Unusable } if uid.as_str() == "u"), "{ended:?}");
+        assert_eq!(scripted.asked.published.load(Ordering::SeqCst), 3, "it was sent again while the other one was in process");
+        let ended = scripted.bus.publish_record("t", &record("v", "k", "x")).unwrap_err();
+        assert!(matches!(ended, BusError::Rejected { permanent: false, .. }), "without another one it is certain: {ended:?}");
+    }
 }
 
 /// BUG-54 on a real broker whose machine is busy.
