@@ -11,12 +11,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latent_bridge::NatsBus;
 use latent_bridge::nats_bus::NatsOptions;
-use latent_testkit::broker::VERSION;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, oneshot};
 
+use super::peer::{Peer, Request};
 use crate::live::{STREAM, beside, manifest, runtime, spec, with_topic};
 
 /// What the script does with pulls.
@@ -36,6 +35,10 @@ pub(super) struct Script {
     pub(super) is_mute: bool,
     /// What each publication is answered in turn.
     pub(super) answers: Vec<Answer>,
+    /// After each page that has messages the consumer is said to be deleted.
+    pub(super) is_deleting: bool,
+    /// A page that has messages and is not all that was asked for is followed by nothing at all.
+    pub(super) is_falling_silent: bool,
 }
 
 /// An answer to a publication.
@@ -58,6 +61,38 @@ pub(super) struct Asked {
     pub(super) published: AtomicUsize,
 }
 
+/// What a test changes while the script is played.
+#[derive(Debug, Default)]
+pub(super) struct Now {
+    /// The stream is said to have no leader, and no messages.
+    pub(super) leaderless: AtomicBool,
+    /// The stream is said to have been made at another time.
+    pub(super) remade: AtomicBool,
+    /// No consumer is made.
+    pub(super) refuses_consumers: AtomicBool,
+    /// Pulls get nothing until it is unset.
+    pub(super) holds_pulls: AtomicBool,
+    released: Notify,
+}
+
+impl Now {
+    /// Lets held pulls go on.
+    pub(super) fn release(&self) {
+        self.holds_pulls.store(false, Ordering::SeqCst);
+        self.released.notify_waiters();
+    }
+
+    async fn held(&self) {
+        loop {
+            let released = self.released.notified();
+            if !self.holds_pulls.load(Ordering::SeqCst) {
+                return;
+            }
+            released.await;
+        }
+    }
+}
+
 /// A consumer as the script keeps it.
 #[derive(Debug)]
 struct Kept {
@@ -71,8 +106,7 @@ struct Kept {
 pub(super) struct ScriptedJetStream {
     pub(super) bus: NatsBus,
     pub(super) asked: Arc<Asked>,
-    /// While it is set, the stream is said to have no leader, and no messages.
-    pub(super) leaderless: Arc<AtomicBool>,
+    pub(super) now: Arc<Now>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -82,13 +116,12 @@ impl ScriptedJetStream {
     pub(super) fn start(script: Script) -> Self {
         let (asked, (stop, stopped), (ready, is_ready)) = (Arc::new(Asked::default()), oneshot::channel(), std::sync::mpsc::channel());
         let info = genuine_info(script.uids.len());
-        let leaderless = Arc::new(AtomicBool::new(false));
-        let (of_script, is_leaderless) = (Arc::clone(&asked), Arc::clone(&leaderless));
+        let (now, of_script) = (Arc::new(Now::default()), Arc::clone(&asked));
         let played = Arc::new(Played {
             info,
             script,
             asked: of_script,
-            leaderless: is_leaderless,
+            now: Arc::clone(&now),
             consumers: Mutex::default(),
             empty_pulls: AtomicUsize::new(0),
         });
@@ -96,7 +129,8 @@ impl ScriptedJetStream {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             ready.send(listener.local_addr().unwrap()).unwrap();
             while let Ok((connection, _)) = listener.accept().await {
-                tokio::spawn(Peer::serve(connection, Arc::clone(&played)));
+                let played = Arc::clone(&played);
+                tokio::spawn(Peer::serve(connection, move |peer, request| Arc::clone(&played).answer(peer, request)));
             }
         };
         let thread = std::thread::spawn(move || {
@@ -109,7 +143,7 @@ impl ScriptedJetStream {
         });
         let address = is_ready.recv().unwrap();
         let bus = NatsBus::open_with(NatsOptions::new(&format!("nats://{address}")), &manifest(1)).unwrap();
-        Self { bus, asked, leaderless, stop: Some(stop), thread: Some(thread) }
+        Self { bus, asked, now, stop: Some(stop), thread: Some(thread) }
     }
 }
 
@@ -119,99 +153,6 @@ impl Drop for ScriptedJetStream {
         // A panic of the script has been printed; the test fails by what it then misses.
         let _ = self.thread.take().map(std::thread::JoinHandle::join);
     }
-}
-
-/// One connection: as much of the protocol as the bus speaks.
-struct Peer {
-    out: mpsc::UnboundedSender<Vec<u8>>,
-    /// Subscriptions, number and subject.
-    subscriptions: Mutex<Vec<(String, String)>>,
-}
-
-impl Peer {
-    async fn serve(connection: TcpStream, played: Arc<Played>) {
-        let (input, mut output) = connection.into_split();
-        let (out, mut queue) = mpsc::unbounded_channel::<Vec<u8>>();
-        let peer = Arc::new(Self { out, subscriptions: Mutex::default() });
-        tokio::spawn(async move {
-            while let Some(bytes) = queue.recv().await {
-                if output.write_all(&bytes).await.is_err() {
-                    return;
-                }
-            }
-        });
-        let info = json!({
-            "server_id": "scripted", "server_name": "scripted", "version": VERSION, "proto": 1, "headers": true,
-            "max_payload": 1_048_576, "jetstream": true, "host": "127.0.0.1", "port": 4_222, "go": "", "client_id": 1,
-        });
-        peer.send(format!("INFO {info}\r\n").into_bytes());
-        let (mut input, mut line) = (BufReader::new(input), String::new());
-        while input.read_line(&mut line).await.is_ok_and(|read| read > 0) {
-            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
-            let words: Vec<_> = words.iter().map(String::as_str).collect();
-            match words[..] {
-                ["PING"] => peer.send(b"PONG\r\n".to_vec()),
-                ["SUB", subject, .., number] => peer.subscriptions().push((number.to_owned(), subject.to_owned())),
-                ["UNSUB", number, ..] => peer.subscriptions().retain(|(known, _)| known != number),
-                [verb @ ("PUB" | "HPUB"), subject, .., bytes] => {
-                    let reply = (words.len() == if verb == "PUB" { 4 } else { 5 }).then(|| words[2].to_owned());
-                    let mut content = vec![0; bytes.parse::<usize>().unwrap() + 2];
-                    input.read_exact(&mut content).await.unwrap();
-                    content.truncate(content.len() - 2);
-                    if let Some(reply) = reply {
-                        // Each by itself: a page that comes late holds nothing else up.
-                        let request =
-                            Request { subject: subject.to_owned(), reply, body: serde_json::from_slice(&content).unwrap_or_default() };
-                        tokio::spawn(Arc::clone(&played).answer(Arc::clone(&peer), request));
-                    }
-                }
-                _ => {}
-            }
-            line.clear();
-        }
-    }
-
-    fn send(&self, bytes: Vec<u8>) {
-        // One that has gone hears nothing.
-        let _ = self.out.send(bytes);
-    }
-
-    fn json(&self, to: &str, body: &Value) {
-        self.message(to, "", "NATS/1.0\r\n\r\n", &body.to_string());
-    }
-
-    fn status(&self, to: &str, words: &str) {
-        self.message(to, "", &format!("NATS/1.0 {words}\r\n\r\n"), "");
-    }
-
-    fn message(&self, to: &str, reply: &str, block: &str, body: &str) {
-        let subscriptions = self.subscriptions();
-        let Some((number, _)) = subscriptions.iter().find(|(_, subject)| matches(subject, to)) else { return };
-        let sizes = format!("{} {}", block.len(), block.len() + body.len());
-        self.send(format!("HMSG {to} {number} {reply} {sizes}\r\n{block}{body}\r\n").into_bytes());
-    }
-
-    fn subscriptions(&self) -> MutexGuard<'_, Vec<(String, String)>> {
-        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn matches(pattern: &str, subject: &str) -> bool {
-    let (mut pattern, mut subject) = (pattern.split('.'), subject.split('.'));
-    loop {
-        match (pattern.next(), subject.next()) {
-            (Some(">"), Some(_)) | (None, None) => return true,
-            (Some(token), Some(word)) if token == "*" || token == word => {}
-            _ => return false,
-        }
-    }
-}
-
-/// What the bus asks.
-struct Request {
-    subject: String,
-    reply: String,
-    body: Value,
 }
 
 /// What a real broker says of the stream, with as many messages as the script has.
@@ -229,7 +170,7 @@ struct Played {
     script: Script,
     info: Value,
     asked: Arc<Asked>,
-    leaderless: Arc<AtomicBool>,
+    now: Arc<Now>,
     consumers: Mutex<Vec<Kept>>,
     /// Since the last page.
     empty_pulls: AtomicUsize,
@@ -271,15 +212,21 @@ impl Played {
 
     fn info(&self) -> Value {
         let mut info = self.info.clone();
-        if self.leaderless.load(Ordering::SeqCst) {
+        if self.now.leaderless.load(Ordering::SeqCst) {
             // As a real member of a cluster that has just started, and knows of the others nothing yet.
             info["state"] = json!({ "messages": 0, "first_seq": 0, "last_seq": 0 });
             info["cluster"] = json!({ "name": "tests", "raft_group": "S-R3F-x", "replicas": [] });
+        }
+        if self.now.remade.load(Ordering::SeqCst) {
+            info["created"] = json!("2001-02-03T04:05:06.000000007Z");
         }
         info
     }
 
     fn create(&self, name: &str, body: &Value) -> Value {
+        if self.now.refuses_consumers.load(Ordering::SeqCst) {
+            return json!({ "error": { "code": 503, "err_code": 10_008, "description": "system temporarily unavailable" } });
+        }
         let created = self.asked.created.fetch_add(1, Ordering::SeqCst);
         let next = body["config"]["opt_start_seq"].as_u64().unwrap();
         self.consumers().push(Kept { name: name.to_owned(), next, deliveries: 0 });
@@ -298,6 +245,7 @@ impl Played {
         self.asked.pulls.fetch_add(1, Ordering::SeqCst);
         let Some(page) = self.page(name, body) else { return peer.status(reply, "408 Request Timeout") };
         elapsed(self.script.delay).await;
+        self.now.held().await;
         let is_short = (page.len() as u64) < body["batch"].as_u64().unwrap();
         for (sequence, delivery) in page {
             let uid = &self.script.uids[usize::try_from(sequence).unwrap() - 1];
@@ -305,7 +253,9 @@ impl Played {
             let place = format!("$JS.ACK.{STREAM}.{name}.1.{sequence}.{delivery}.1700000000000000000.{pending}");
             peer.message(reply, &place, &format!("NATS/1.0\r\nNats-Msg-Id: {uid}\r\n\r\n"), &stored_body());
         }
-        if is_short {
+        if self.script.is_deleting {
+            peer.status(reply, "409 Consumer Deleted");
+        } else if is_short && !self.script.is_falling_silent {
             peer.status(reply, "408 Request Timeout");
         }
     }

@@ -89,12 +89,12 @@ fn an_answer_without_a_leader_says_nothing_about_the_stream() {
     require_broker!();
     let scripted = ScriptedJetStream::start(Script { page: 100, ..script() });
     assert_eq!(found(&scripted, "u6"), Ok(Some(6)));
-    scripted.leaderless.store(true, Ordering::SeqCst);
+    scripted.now.leaderless.store(true, Ordering::SeqCst);
     for refused in [found(&scripted, "nowhere").map(drop), scripted.bus.fetch("t", 0, 3, 10).map(drop)] {
         let refused = refused.unwrap_err();
         assert!(matches!(refused, BusError::Backend(_)) && refused.to_string().contains("no leader"), "{refused:?}");
     }
-    scripted.leaderless.store(false, Ordering::SeqCst);
+    scripted.now.leaderless.store(false, Ordering::SeqCst);
     assert_eq!(scripted.bus.fetch("t", 0, 3, 10).unwrap().len(), 4);
     assert_eq!((found(&scripted, "u1"), found(&scripted, "nowhere")), (Ok(Some(1)), Ok(None)));
 }
