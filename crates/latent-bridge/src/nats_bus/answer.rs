@@ -5,6 +5,8 @@
 use latent_core::UncertainCause;
 use serde::Deserialize;
 
+use super::words::{Told, told};
+
 /// Refusals that prove that nothing was stored, with whether the same event can ever be taken.
 const NOT_STORED: &[(u16, bool)] = &[
     // Larger than the stream allows.
@@ -18,8 +20,6 @@ const STORAGE_LIMITS: &[u16] = &[10_023, 10_028, 10_047, 10_077];
 const IN_PROCESS: u16 = 10_158;
 /// Status of a subject on which nothing listens.
 const NO_RESPONDERS: u16 = 503;
-/// Characters of the broker's words that an error shows.
-const WORDS: usize = 200;
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,20 +61,19 @@ pub(super) fn read(status: Option<u16>, body: &[u8], stream: &str) -> Answer {
     let reply: Reply = match serde_json::from_slice(body) {
         Ok(reply) if status.is_none() => reply,
         Ok(_) => return unusable(format!("status {}", status.unwrap_or_default())),
-        Err(error) => return unusable(error.to_string()),
+        Err(error) => return unusable(told(error)),
     };
     match reply {
         Reply { error: Some(Refusal { err_code, description }), .. } => refused(err_code, &description),
         Reply { stream: Some(named), seq: Some(sequence), duplicate, .. } if named == stream && sequence > 0 => {
             Answer::Stored { sequence, duplicate }
         }
-        Reply { stream: named, .. } => unusable(format!("an acknowledgement of stream {:.80?}", named.unwrap_or_default())),
+        Reply { stream: named, .. } => unusable(format!("an acknowledgement of stream {}", Told(&named.unwrap_or_default()))),
     }
 }
 
 fn refused(err_code: u16, description: &str) -> Answer {
-    let words: String = description.chars().take(WORDS).collect();
-    let words = format!("the broker says: {words} ({err_code})");
+    let words = format!("the broker says: {} ({err_code})", Told(description));
     if let Some((_, permanent)) = NOT_STORED.iter().find(|(code, _)| *code == err_code) {
         return Answer::Refused { rule: words, permanent: *permanent };
     }

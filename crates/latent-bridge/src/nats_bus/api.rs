@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::signals::{Losses, Signals, refused};
+use super::words::told;
 use crate::{BusError, limits};
 
 /// Why a request had no result.
@@ -152,10 +153,10 @@ impl Api {
         let body = if request.is_null() { Bytes::new() } else { Bytes::from(request.to_string()) };
         let subject = format!("$JS.API.{subject}");
         let message = self.request(&subject, body).await?;
-        let unreadable = |error: serde_json::Error| ApiFault::Unreadable { subject: subject.clone(), problem: error.to_string() };
+        let unreadable = |error: serde_json::Error| ApiFault::Unreadable { subject: subject.clone(), problem: told(error) };
         let envelope: Envelope = serde_json::from_slice(&message.payload).map_err(unreadable)?;
         if let Some(Refusal { code, err_code, description }) = envelope.error {
-            return Err(ApiFault::Refused { code, err_code, description: description.chars().take(300).collect() });
+            return Err(ApiFault::Refused { code, err_code, description: told(description) });
         }
         serde_json::from_slice(&message.payload).map_err(unreadable)
     }
@@ -196,7 +197,7 @@ impl Api {
         answer.map_err(|error| match error.kind() {
             RequestErrorKind::NoResponders => ApiFault::NoResponders { subject: subject.to_owned() },
             RequestErrorKind::TimedOut => ApiFault::NoAnswer { subject: subject.to_owned() },
-            _ => ApiFault::Unreadable { subject: subject.to_owned(), problem: error.to_string() },
+            _ => ApiFault::Unreadable { subject: subject.to_owned(), problem: told(error) },
         })
     }
 }

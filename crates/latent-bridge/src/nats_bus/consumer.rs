@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::api::{Api, ApiFault};
 use super::record::Single;
+use super::words::{Told, told};
 use crate::{BusError, limits};
 
 /// Which messages, from where on.
@@ -110,7 +111,7 @@ impl Consumer {
         let client = api.client();
         let inbox = client.new_inbox();
         let subscribed = client.subscribe(format!("{inbox}.*")).await;
-        let replies = subscribed.map_err(|error| ApiFault::Unreadable { subject: inbox.clone(), problem: error.to_string() })?;
+        let replies = subscribed.map_err(|error| ApiFault::Unreadable { subject: inbox.clone(), problem: told(error) })?;
         let idle = Duration::from_millis(limits::READER_IDLE_MILLIS.default);
         let request = json!({
             "stream_name": wanted.stream,
@@ -248,7 +249,7 @@ impl Consumer {
                 Ok(PullEnd::Gone)
             }
             (503, _) => Ok(PullEnd::Gone),
-            (status, words) => Err(BusError::Backend(format!("pulling from {}: the broker answers {status} {words:.120}", self.name))),
+            (status, words) => Err(BusError::Backend(format!("pulling from {}: the broker answers {status} {}", self.name, Told(words)))),
         }
     }
 

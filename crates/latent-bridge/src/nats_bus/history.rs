@@ -3,6 +3,8 @@
 //! A stream that was made anew has another time of creation. One whose store was brought back from a copy ends earlier than it did. Either
 //! way offsets from before may be of other events now, so what was remembered of them is forgotten and somebody is told.
 
+use super::words::Told;
+
 /// What is known of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct History {
@@ -36,7 +38,7 @@ impl History {
     /// What the broker says of the stream, asked when `highest` was the highest sequence seen. The words of a change, which is taken in.
     pub(super) fn observe(&mut self, highest: u64, created: &str, last: u64) -> Option<String> {
         let problem = if created != self.created {
-            format!("its stream was made at {} before and at {created} now", self.created)
+            format!("its stream was made at {} before and at {} now", Told(&self.created), Told(created))
         } else if last < highest && highest <= self.highest {
             format!("its stream reached sequence {highest} before and ends at {last} now")
         } else {

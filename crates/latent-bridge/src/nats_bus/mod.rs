@@ -38,6 +38,7 @@ mod statistics;
 mod streams;
 mod uid_index;
 mod unparsable;
+mod words;
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::api::{Api, ApiFault};
 use super::body;
+use super::words::told;
 
 /// `err_code` of a message that is not there.
 const NO_MESSAGE: u16 = 10_037;
@@ -97,9 +98,8 @@ impl Source {
             Err(fault) if fault.is(NO_MESSAGE) => return Ok(None),
             Err(fault) => return Err(fault),
         };
-        let decoded = |text: &str| {
-            STANDARD.decode(text).map_err(|error| ApiFault::Unreadable { subject: subject.clone(), problem: error.to_string() })
-        };
+        let decoded =
+            |text: &str| STANDARD.decode(text).map_err(|error| ApiFault::Unreadable { subject: subject.clone(), problem: told(error) });
         let headers = parse_headers(&decoded(&stored.hdrs)?);
         Ok(Some(Single { sequence: stored.seq, headers, body: Bytes::from(decoded(&stored.data)?) }))
     }

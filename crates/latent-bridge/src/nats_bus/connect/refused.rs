@@ -7,6 +7,7 @@ use async_nats::{ConnectError, ConnectErrorKind, ServerAddr, ServerError};
 use super::shown;
 use crate::BusError;
 use crate::nats_bus::options::{NatsCredentials, NatsOptions};
+use crate::nats_bus::words::told as told_of;
 
 /// How an operator says that TLS comes first, and that it does not: to programs and `latent bus`, and to a node.
 const FIRST: &str = "AV_NATS_TLS_FIRST=true, or tls_first = true of a node's [engine]";
@@ -67,9 +68,11 @@ pub(super) fn told(attempt: &Attempt, error: &ConnectError) -> BusError {
         },
         ConnectErrorKind::TimedOut => attempt.timed_out(),
         ConnectErrorKind::ServerParse | ConnectErrorKind::Tls => {
-            BusError::Config { problem: format!("the broker at {servers} cannot be dialled: {error}") }
+            BusError::Config { problem: format!("the broker at {servers} cannot be dialled: {}", told_of(error)) }
         }
-        ConnectErrorKind::Dns => BusError::NotSent { reason: format!("the name of the broker at {servers} cannot be looked up: {error}") },
+        ConnectErrorKind::Dns => {
+            BusError::NotSent { reason: format!("the name of the broker at {servers} cannot be looked up: {}", told_of(error)) }
+        }
         ConnectErrorKind::Io | ConnectErrorKind::MaxReconnects => of_io(attempt, error),
     }
 }
@@ -79,23 +82,24 @@ fn of_tls(attempt: &Attempt, error: &rustls::Error) -> BusError {
         rustls::Error::InvalidMessage(_) => attempt.no_tls(&error.to_string()),
         rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented | rustls::Error::UnsupportedNameType => {
             let problem = format!(
-                "the certificate of the broker at {} is not accepted: {error}; check the roots (AV_NATS_CA_FILE, or roots of a node's [engine]) and that it is of the broker's name",
-                attempt.servers
+                "the certificate of the broker at {} is not accepted: {}; check the roots (AV_NATS_CA_FILE, or roots of a node's [engine]) and that it is of the broker's name",
+                attempt.servers,
+                told_of(error)
             );
             BusError::Config { problem }
         }
-        _ => BusError::Config { problem: format!("TLS with the broker at {} fails: {error}", attempt.servers) },
+        _ => BusError::Config { problem: format!("TLS with the broker at {} fails: {}", attempt.servers, told_of(error)) },
     }
 }
 
 fn of_io(attempt: &Attempt, error: &ConnectError) -> BusError {
     let servers = &attempt.servers;
     if let Some(refusal) = cause::<ServerError>(error) {
-        return BusError::NotSent { reason: format!("the broker at {servers} refuses the connection: {refusal}") };
+        return BusError::NotSent { reason: format!("the broker at {servers} refuses the connection: {}", told_of(refusal)) };
     }
     // The text of the client for an end before the broker's greeting: one that waits for TLS ends like that.
     let hint = if attempt.forced && !attempt.tls_first { format!("; if it expects TLS first, say {FIRST}") } else { String::new() };
-    BusError::NotSent { reason: format!("the broker at {servers} is not reachable: {error}{hint}") }
+    BusError::NotSent { reason: format!("the broker at {servers} is not reachable: {}{hint}", told_of(error)) }
 }
 
 /// The first cause of this kind. An I/O error holds its own cause where `source` does not look.
@@ -142,6 +146,7 @@ mod tests {
             (of(ConnectErrorKind::Tls, "no platform certs"), "config", "no platform certs"),
             (of(ConnectErrorKind::Io, io::Error::from(io::ErrorKind::ConnectionRefused)), "not-sent", "not reachable"),
             (of(ConnectErrorKind::Io, ServerError::Other("maximum connections exceeded".to_owned())), "not-sent", "maximum connections"),
+            (of(ConnectErrorKind::Io, ServerError::Other("a\x1b[2Jb".to_owned())), "not-sent", "a\\u{1b}[2Jb"),
             (tls(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)), "config", "does not speak TLS"),
             (tls(rustls::Error::InvalidCertificate(rustls::CertificateError::Expired)), "config", "AV_NATS_CA_FILE"),
             (tls(rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure)), "config", "TLS with the broker"),

@@ -6,6 +6,8 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::nats_bus::words::{Told, told};
+
 /// What provisioning would do, topic by topic in the manifest's order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
@@ -159,7 +161,7 @@ impl fmt::Display for Shown<'_> {
         match (self.0, self.1) {
             ("max_age" | "duplicate_window", Value::Number(nanos)) => write!(f, "{}", duration(nanos.as_u64().unwrap_or_default())),
             (_, Value::Array(list)) => {
-                let shown: Vec<_> = list.iter().take(SUBJECTS_SHOWN).map(|item| item.as_str().unwrap_or("?")).collect();
+                let shown: Vec<_> = list.iter().take(SUBJECTS_SHOWN).map(|item| told(item.as_str().unwrap_or("?"))).collect();
                 write!(f, "[{}", shown.join(", "))?;
                 match list.len().saturating_sub(SUBJECTS_SHOWN) {
                     0 => f.write_str("]"),
@@ -167,8 +169,8 @@ impl fmt::Display for Shown<'_> {
                 }
             }
             (_, Value::Null) => f.write_str("nothing"),
-            (_, Value::String(text)) => f.write_str(text),
-            (_, other) => write!(f, "{other}"),
+            (_, Value::String(text)) => write!(f, "{}", Told(text)),
+            (_, other) => write!(f, "{}", told(other)),
         }
     }
 }
