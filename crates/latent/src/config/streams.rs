@@ -88,7 +88,8 @@ pub(super) fn check(report: &mut Report<'_>, draft: &Draft) {
         report.push(trigger.at, Fault::NoBroker { by: trigger.called() });
     }
     let wakes = !draft.stream_triggers.is_empty() || draft.streams.as_ref().is_some_and(|streams| streams.file.is_some());
-    if let Some(at) = draft.place_of_streams().filter(|_| wakes && !draft.secrets_stand) {
+    // Who has no broker has no credentials either; of the engine's broker its own table says it.
+    if let Some(at) = draft.streams.as_ref().map(|streams| streams.at).filter(|_| wakes && !draft.secrets_stand) {
         report.push(at, Fault::NoSecrets { who: "[broker]".to_owned() });
     }
     check_filters(report, draft);

@@ -94,7 +94,8 @@ fn the_example_is_read_with_every_default() {
     let folder = folder();
     let loaded = parse(&folder.path, EXAMPLE, NamedFiles::MustExist).unwrap();
     assert_eq!(loaded.warnings, []);
-    let Config { path, node, engine, secrets, pools, providers, topics, services, triggers } = loaded.config;
+    let Config { path, node, engine, secrets, pools, providers, topics, services, triggers, streams } = loaded.config;
+    assert_eq!(streams, None);
     assert_eq!((secrets, pools, providers), (None, latent_capabilities::PoolSettings::default(), Vec::new()));
     let base = folder.path.parent().unwrap();
     assert_eq!(path, folder.path);
@@ -269,7 +270,12 @@ const CASES: &[Case] = &[
     (
         "max_deliveries = 5",
         "stream = \"s\"\nconsumer = \"c\"\nfilter = \"f\"",
-        &[("stream", "config-not-built", "stream"), ("consumer", "config-not-built", "consumer"), ("filter", "config-not-built", "filter")],
+        &[
+            ("[[trigger]]", "config-missing-key", "contract is missing"),
+            ("[[trigger]]", "config-missing-key", "function is missing"),
+            ("topic = \"github.events\"", "config-exclusive", "stream and topic"),
+            ("stream", "config-no-broker", "add [broker]"),
+        ],
     ),
     ("max_deliveries = 5", "start = \"newest\"", &[("start", "config-choice", "use one of: earliest, latest")]),
     (
