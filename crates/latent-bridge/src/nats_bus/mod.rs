@@ -16,6 +16,7 @@ mod api;
 mod body;
 mod connect;
 mod consumer;
+mod durables;
 mod environment;
 mod executor;
 mod flights;
@@ -62,6 +63,7 @@ use shared::{Air, Shared, Topic, refused};
 use signals::Signals;
 use streams::TopicStream;
 
+pub use durables::{Durable, DurableAction, DurableDifference, DurablePlan, apply_durables, compare_durable, plan_durables};
 pub use environment::nats_credentials;
 pub use executor::{ConnectorExecutor, ConnectorFault};
 pub use options::{NatsCredentials, NatsOptions, NatsRoots};

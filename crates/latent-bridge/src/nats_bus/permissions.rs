@@ -6,6 +6,8 @@
 //! | `streams`, `reading`, `statistics` | `$JS.API.STREAM.INFO.<stream>` |
 //! | `consumer` | `$JS.API.CONSUMER.CREATE.<stream>.<name>.<subject>`, `.CONSUMER.MSG.NEXT.<stream>.<name>`, `.CONSUMER.DELETE.<stream>.<name>` |
 //! | `record` | `$JS.API.STREAM.MSG.GET.<stream>` |
+//! | `durables` (provisioning) | `$JS.API.CONSUMER.INFO.<stream>.<consumer>`, `.CONSUMER.CREATE.<stream>.<consumer>.<subject>` |
+//! | triggers of streams | `$JS.API.CONSUMER.INFO.<stream>.<consumer>`, `.CONSUMER.MSG.NEXT.<stream>.<consumer>`, `$JS.ACK.<stream>.<consumer>.>` |
 //! | `streams` (provisioning) | `$JS.API.STREAM.CREATE.<stream>`, `.STREAM.UPDATE.<stream>`, `.STREAM.NAMES`, `.STREAM.INFO.*` |
 //!
 //! Each partition is named: `<topic>.*` would also cover subjects that are no partition, whoever listens there. A consumer's name is made
@@ -66,6 +68,30 @@ impl Permissions {
     pub fn of_publisher<'s>(subjects: impl IntoIterator<Item = &'s str>) -> Self {
         let publish = subjects.into_iter().map(|subject| permission(subject.to_owned(), "publishing events")).collect();
         Self { publish, subscribe: vec![inboxes()] }
+    }
+
+    /// Of who is woken by durable consumers, each given with its stream: it looks at them, pulls from them and settles what they deliver.
+    pub fn of_trigger<'c>(consumers: impl IntoIterator<Item = (&'c str, &'c str)>) -> Self {
+        let publish = consumers.into_iter().flat_map(|(stream, consumer)| {
+            [
+                api(&format!("CONSUMER.INFO.{stream}.{consumer}"), "looking at the consumer"),
+                api(&format!("CONSUMER.MSG.NEXT.{stream}.{consumer}"), "asking for one message"),
+                permission(format!("$JS.ACK.{stream}.{consumer}.>"), "settling it"),
+                permission(format!("$JS.ACK._.*.{stream}.{consumer}.>"), "the same, as later servers name it"),
+            ]
+        });
+        Self { publish: publish.collect(), subscribe: vec![inboxes()] }
+    }
+
+    /// Of who makes and changes the durable consumers of triggers, each given with its stream and its one subject.
+    pub fn of_durables<'c>(consumers: impl IntoIterator<Item = (&'c str, &'c str, &'c str)>) -> Self {
+        let publish = consumers.into_iter().flat_map(|(stream, consumer, filter)| {
+            [
+                api(&format!("CONSUMER.INFO.{stream}.{consumer}"), "comparing the consumer"),
+                api(&format!("CONSUMER.CREATE.{stream}.{consumer}.{filter}"), "making it and changing its settings"),
+            ]
+        });
+        Self { publish: publish.collect(), subscribe: Vec::new() }
     }
 
     /// Of who looks at streams and makes those of `manifest`. It can remove no stream, no event and no consumer by itself; a shorter retention

@@ -34,7 +34,10 @@ fn consumer() -> Value {
 }
 
 fn config(broker: &Broker) -> String {
-    let (address, server_name) = (broker.address(), broker.server_name());
+    config_at(&broker.address().to_string(), &broker.server_name())
+}
+
+fn config_at(address: &str, server_name: &str) -> String {
     format!(
         r#"
 [node]
@@ -74,14 +77,20 @@ payload_ceiling_bytes = 1024
     )
 }
 
-fn environment(broker: &Broker) -> CliEnv {
+/// A folder with a configuration for a broker there.
+fn folder(config: &str, root: &[u8]) -> CliEnv {
     let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
     env.write("bridge.yaml", "manifest_version: 1\nname: demo\ntopics: [{ name: out, partitions: 1 }]\n");
     env.write("plain.wasm", PLAIN.component);
-    env.write("ca.der", broker.ca().root_der());
+    env.write("ca.der", root);
     let key = env.write("secrets.key", [7; 32]);
     std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
-    env.write("latent.toml", config(broker));
+    env.write("latent.toml", config);
+    env
+}
+
+fn environment(broker: &Broker) -> CliEnv {
+    let env = folder(&config(broker), &broker.ca().root_der());
     let (name, port) = (broker.server_name(), broker.address().port().to_string());
     let words = ["secret", "put", "acme-streams", "--tenant", "acme", "--provider", "triggers", "--server-name", &name, "--port", &port];
     let _ = env.run_with_input(words, PASSWORD.as_bytes().to_vec()).with_status(0);
@@ -202,4 +211,74 @@ filter = "orders.divide"
     env.write("latent.toml", format!("{}{}", &good[..without.start], &good[without.end..]));
     let text = env.run(["check", "--json"]).with_status(2).stderr;
     assert!(text.contains("config-no-broker"), "{text}");
+}
+
+/// The operator's commands alone set a broker up for triggers: users with the least rights, consumers as the configuration needs them.
+#[test]
+fn a_broker_is_set_up_for_triggers_with_the_operators_commands_alone() {
+    require_broker!();
+    let ca = latent_testkit::broker::TestCa::new();
+    let root = ca.root_der();
+    let printing = folder(&config_at("127.0.0.1:4222", "broker.latent.test"), &root);
+    let printed = documents(&printing.run(["broker", "permissions", "--operator", "ops", "--json"]).with_status(0)).remove(0);
+    let users = printed["brokers"][0]["users"].as_array().unwrap();
+    let subjects = |of: &Value| serde_json::from_value::<Vec<String>>(of.clone()).unwrap();
+    let user = |user: &Value| BrokerUser {
+        name: user["user"].as_str().unwrap().to_owned(),
+        password: PASSWORD.to_owned(),
+        publish: subjects(&user["publish"]),
+        subscribe: subjects(&user["subscribe"]),
+    };
+    let users: Vec<_> = users.iter().map(user).collect();
+    assert_eq!(users.iter().map(|user| user.name.as_str()).collect::<Vec<_>>(), ["acme-in", "ops"]);
+    let spec = BrokerSpec::with_users(users).stream(StreamSpec::new("ORDERS", ["orders.>"]));
+    let broker = Broker::start_with_ca(spec, ca);
+    let env = environment(&broker);
+    let as_operator = |words: &[&str], status: i32| {
+        let output = env.command(words).envs([("AV_NATS_USER", "ops"), ("AV_NATS_PASSWORD", PASSWORD)]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {text}");
+        assert!(!text.contains(PASSWORD), "{text}");
+        text
+    };
+    assert!(as_operator(&["broker", "check"], 1).contains("its trigger is not woken"));
+    let planned = as_operator(&["broker", "provision"], 0);
+    assert!(planned.contains("create consumer divide of stream ORDERS") && planned.contains("--apply"), "{planned}");
+    assert_eq!(on_broker(&broker, async |admin| admin.consumers()), 0, "a plan changes nothing");
+    assert!(as_operator(&["broker", "provision", "--apply"], 0).contains("done"));
+    assert!(as_operator(&["broker", "provision", "--apply"], 0).contains("nothing to do"));
+    // What the broker was asked to be is what the trigger needs.
+    let verified = as_operator(&["broker", "permissions", "--operator", "ops", "--verify"], 0);
+    assert!(verified.contains("acme-in at") && verified.contains("ops at"), "{verified}");
+    let mut running = env.command(["run"]);
+    running.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = ChildGuard::spawn(&mut running).unwrap();
+    wait_until("the node's answer on its control socket", || answers(&env.folder().join("data/control.sock")));
+    on_broker(&broker, async |admin| admin.publish("orders.divide", b"[6, 3]").await);
+    wait_until("the message is settled", || status(&env)["settled"] == json!(1));
+    // Changed behind the node's back: seen at the next visit with both values, mended by the operator, and it goes on by itself.
+    let changed = |field: &str, value: Value| {
+        let mut settings = consumer();
+        settings[field] = value;
+        on_broker(&broker, async |admin| admin.add_consumer("ORDERS", &settings).await);
+    };
+    changed("max_deliver", json!(7));
+    let is_stalled = || status(&env)["state"] == json!("stalled");
+    wait_until("the trigger sees the change", is_stalled);
+    let problem = status(&env)["last_error"].as_str().unwrap().to_owned();
+    assert!(problem.contains("max_deliver is 7 and must be 2"), "{problem}");
+    assert!(as_operator(&["broker", "check"], 1).contains("max_deliver: 7 → 2"));
+    assert!(as_operator(&["broker", "provision", "--apply"], 0).contains("update consumer divide"));
+    on_broker(&broker, async |admin| admin.publish("orders.divide", b"[8, 2]").await);
+    wait_until("the message behind the change is settled", || status(&env)["settled"] == json!(2));
+    changed("filter_subject", json!("orders.other"));
+    let refused = as_operator(&["broker", "provision", "--apply"], 1);
+    assert!(
+        refused.contains("filter_subject is orders.other and must be orders.divide") && refused.contains("nothing was changed"),
+        "{refused}"
+    );
+    running.terminate().unwrap();
+    assert!(running.wait_at_most(HANG_LIMIT).unwrap().unwrap().success());
+    on_broker(&broker, async |admin| admin.delete_stream("ORDERS").await);
+    assert!(as_operator(&["broker", "provision"], 1).contains("its stream ORDERS is not there"));
 }

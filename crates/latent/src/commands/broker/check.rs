@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use latent_bridge::nats_bus::{Change, NatsOptions, Plan, PlannedAction, TopicPlan, probe};
+use latent_bridge::nats_bus::{Change, DurableAction, DurablePlan, NatsOptions, Plan, PlannedAction, TopicPlan, probe};
 use latent_bridge::{BridgeManifest, NatsBus};
 use serde::Serialize;
 
-use super::provision::{Wanted, raw_streams, wanted};
+use super::provision::{Wanted, durables_of, plan_of_durables, raw_streams, wanted};
 use super::raw::Compared;
 use crate::broker::Place;
 use crate::error::CliError;
@@ -75,6 +75,8 @@ pub(super) fn check(args: &CheckArgs, output: &mut Output) -> Result<(), CliErro
     let mut findings = of_connection(&options);
     findings.extend(manifest.iter().zip(&plan).flat_map(|(manifest, plan)| of_topics(manifest, plan)));
     findings.extend(raw.iter().flat_map(of_raw));
+    let (durables, _) = durables_of(config.as_ref());
+    findings.extend(plan_of_durables(&durables, &options, &place)?.iter().flat_map(of_consumer));
     findings.push(finding(
         Level::Unknown,
         BROKER,
@@ -166,6 +168,24 @@ fn of_change(object: &str, change: &Change) -> Finding {
         field => (Level::Risk, format!("{field} is more than the manifest says: {change}")),
     };
     finding(level, object, words, BY_PROVISIONING)
+}
+
+/// A consumer that a trigger needs and that is not there, or another one: nothing is pulled from it.
+fn of_consumer(plan: &DurablePlan) -> Vec<Finding> {
+    let object = format!("consumer {} of stream {}", plan.consumer, plan.stream);
+    let told = |words: String, next: &str| finding(Level::Unsafe, &object, words, next);
+    if plan.stream_missing || plan.action == DurableAction::Refuse {
+        return plan
+            .refusals()
+            .into_iter()
+            .map(|refusal| told(refusal, "change it with the broker's own tools, or correct the [[trigger]]"))
+            .collect();
+    }
+    match plan.action {
+        DurableAction::Create => vec![told("it is not there: its trigger is not woken".to_owned(), BY_PROVISIONING)],
+        DurableAction::Update => vec![told(format!("its trigger does not pull from it: {plan}"), BY_PROVISIONING)],
+        DurableAction::Keep | DurableAction::Refuse => Vec::new(),
+    }
 }
 
 fn of_raw(stream: &Compared) -> Vec<Finding> {

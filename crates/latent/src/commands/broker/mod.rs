@@ -1,10 +1,11 @@
 //! `latent broker`: the operator's side of a broker, with the operator's own user.
 //!
-//! `place` says where the broker is and who the operator is, `raw` compares streams of raw subjects, `users` says who may do what on which
+//! `place` says where the broker is and who the operator is, `raw` compares streams of raw subjects, `durables` says which consumers triggers need, `users` says who may do what on which
 //! broker, `block` writes that down for the broker, `verify` asks the broker about it, `check` says what is unsafe.
 
 mod block;
 mod check;
+mod durables;
 mod permissions;
 mod place;
 mod provision;

@@ -47,7 +47,10 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &mut Output) -> Result
     let operator = operator(args)?;
     let brokers = users::of(&config, &operator);
     if brokers.is_empty() {
-        let reason = format!("{} has nothing on a broker: no [engine] kind = \"nats\", no [[provider]]", config.path.display());
+        let reason = format!(
+            "{} has nothing on a broker: no [engine] kind = \"nats\", no [[provider]], no [[trigger]] of a stream",
+            config.path.display()
+        );
         return Err(CliError::Value { option: "--config", reason });
     }
     if brokers.iter().any(|broker| broker.has(&operator)) {

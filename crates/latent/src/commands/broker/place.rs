@@ -10,15 +10,19 @@ use crate::error::CliError;
 
 use super::users::Site;
 
-/// The broker of a configuration: where `[engine]` is, else the one that all providers share.
+/// The broker of a configuration: where `[engine]` is, else the one that all providers and triggers of streams share.
 pub(super) fn site(config: &Config) -> Result<Site, CliError> {
-    let of_providers: Vec<_> = config.providers.iter().map(|provider| Site::of_provider(&provider.nats)).collect();
+    let of_providers = config.providers.iter().map(|provider| Site::of_provider(&provider.nats));
+    let of_providers: Vec<_> = of_providers.chain(config.streams.as_ref().map(Site::of_streams)).collect();
     let wrong = |reason: String| Err(CliError::Value { option: "--config", reason });
     match (config.engine.broker(), of_providers.split_first()) {
         (Some(engine), _) => Ok(Site::of_engine(engine)),
-        (None, None) => wrong(format!("{} has nothing on a broker: no [engine] kind = \"nats\", no [[provider]]", config.path.display())),
+        (None, None) => wrong(format!(
+            "{} has nothing on a broker: no [engine] kind = \"nats\", no [[provider]], no [[trigger]] of a stream",
+            config.path.display()
+        )),
         (None, Some((first, others))) if others.iter().all(|other| other.address == first.address) => Ok(first.clone()),
-        (None, Some(_)) => wrong("its providers are on several brokers; name the one that is meant in AV_NATS_URL".to_owned()),
+        (None, Some(_)) => wrong("its providers and triggers are on several brokers; name the one that is meant in AV_NATS_URL".to_owned()),
     }
 }
 

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use latent_bridge::nats_bus::{NatsOptions, Plan, stream_settings};
+use latent_bridge::nats_bus::{Durable, DurableAction, DurablePlan, NatsOptions, Plan, apply_durables, plan_durables, stream_settings};
 use latent_bridge::{BridgeManifest, BusError, NatsBus};
 use serde_json::json;
 
+use super::durables;
 use super::place;
 use super::raw::{self, Compared};
 use super::users::Site;
@@ -28,7 +29,8 @@ Without --apply it shows what it would do and changes nothing (`latent bus provi
 It connects as the operator that AV_NATS_USER and AV_NATS_PASSWORD name: the node's own user must not be able to make streams. With -c the \
 broker is the one of the configuration, unless AV_NATS_URL names it otherwise (then AV_NATS_CA_FILE and AV_NATS_TLS_FIRST hold, too); with \
 --manifest it is that of AV_NATS_URL. What would lose events is refused, with both sides, and then nothing is done. Streams of raw subjects \
-([[provider]]) are compared and never made: what they keep is the operator's decision.
+([[provider]]) are compared and never made: what they keep is the operator's decision. The durable consumers that wake the triggers on \
+streams are made and changed as these need them.
 
 Exit status: 1 when something is refused or a stream of raw subjects does not fit, 0 otherwise, also when there is something to do.")]
 pub(crate) struct ProvisionArgs {
@@ -62,19 +64,25 @@ pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(),
     let plan = manifest.as_ref().map(|manifest| NatsBus::plan(options.clone(), manifest));
     let plan = plan.transpose().map_err(|error| failed(PLANNING, error))?.unwrap_or(Plan { topics: Vec::new() });
     let (raw, elsewhere) = config.as_ref().map_or_else(|| Ok(Default::default()), |config| raw_streams(config, &options, &place))?;
+    let (durables, far) = durables_of(config.as_ref());
+    let consumers = plan_of_durables(&durables, &options, &place)?;
+    let elsewhere: Vec<_> = elsewhere.into_iter().chain(far).collect();
     if output.form() == Form::Human {
-        show(&plan, &raw, &elsewhere, output)?;
+        show(&plan, &raw, &consumers, &elsewhere, output)?;
     }
-    let refused = plan.is_refused().then(|| BusError::Config { problem: format!("nothing was changed: {}", plan.refusals().join("; ")) });
+    let refusals: Vec<_> = plan.refusals().into_iter().chain(consumers.iter().flat_map(DurablePlan::refusals)).collect();
+    let refused = (!refusals.is_empty()).then(|| BusError::Config { problem: format!("nothing was changed: {}", refusals.join("; ")) });
     let mut done = refused.map_or(Ok(false), |error| Err(failed(PLANNING, error)));
-    if let (Ok(applied), Some(manifest), true) = (&mut done, &manifest, args.apply && plan.changes_anything()) {
-        match NatsBus::provision_with(options, manifest) {
-            Ok(_) => *applied = true,
-            Err(error) => done = Err(failed("provisioning the broker", error)),
-        }
+    let of_consumers = consumers.iter().any(|consumer| consumer.action != DurableAction::Keep);
+    let changes_anything = plan.changes_anything() || of_consumers;
+    if done.is_ok() && args.apply {
+        let applied = apply(&plan, manifest.as_ref(), if of_consumers { durables } else { Vec::new() }, options);
+        done = applied.map_err(|error| failed("provisioning the broker", error));
     }
-    let document = json!({ "topics": plan.topics, "streams": raw, "elsewhere": elsewhere, "applied": matches!(done, Ok(true)) });
-    let summary = match (&done, plan.changes_anything()) {
+    let document = json!({
+        "topics": plan.topics, "streams": raw, "consumers": consumers, "elsewhere": elsewhere, "applied": matches!(done, Ok(true)),
+    });
+    let summary = match (&done, changes_anything) {
         (Ok(true), _) => "done".to_owned(),
         (_, true) => "nothing was changed; run it with --apply to do this".to_owned(),
         (_, false) => "nothing to do".to_owned(),
@@ -100,12 +108,42 @@ pub(super) fn wanted(config: &Path, manifest: Option<&Path>) -> Result<Wanted, C
         return Ok(Wanted { config: None, manifest: Some(manifest), options });
     }
     let config = config::load(config, NamedFiles::NotNeeded)?.config;
-    if config.engine.broker().is_none() && config.providers.is_empty() {
+    if config.engine.broker().is_none() && config.providers.is_empty() && config.streams.is_none() {
         place::site(&config)?;
     }
     let options = place::options(Some(&config), &config.engine.manifest_path)?;
     let manifest = config.engine.broker().is_some().then(|| config.engine.manifest.clone());
     Ok(Wanted { config: Some(config), manifest, options })
+}
+
+/// Makes and changes what the plans say; true when there was something.
+fn apply(plan: &Plan, manifest: Option<&BridgeManifest>, durables: Vec<Durable>, options: NatsOptions) -> Result<bool, BusError> {
+    let mut applied = false;
+    if let Some(manifest) = manifest.filter(|_| plan.changes_anything()) {
+        NatsBus::provision_with(options.clone(), manifest)?;
+        applied = true;
+    }
+    if !durables.is_empty() {
+        apply_durables(options, durables)?;
+        applied = true;
+    }
+    Ok(applied)
+}
+
+/// The consumers that triggers need at the configuration's broker, and a word on triggers elsewhere.
+pub(super) fn durables_of(config: Option<&Config>) -> (Vec<Durable>, Vec<String>) {
+    // A broker that the environment names is taken for the configuration's.
+    let site = config.and_then(|config| place::site(config).ok());
+    site.map_or_else(Default::default, |site| durables::expected(config.and_then(|config| config.streams.as_ref()), &site))
+}
+
+/// What would be done about them.
+pub(super) fn plan_of_durables(durables: &[Durable], options: &NatsOptions, place: &Place) -> Result<Vec<DurablePlan>, CliError> {
+    if durables.is_empty() {
+        return Ok(Vec::new());
+    }
+    let plans = plan_durables(options.clone(), durables.to_vec());
+    plans.map_err(|error| CliError::Broker { doing: "looking at consumers".to_owned(), source: Box::new(place.failed(error)) })
 }
 
 /// The streams of raw subjects there, compared, and the providers elsewhere.
@@ -125,8 +163,9 @@ pub(super) fn raw_streams(config: &Config, options: &NatsOptions, place: &Place)
     Ok((compared, elsewhere))
 }
 
-fn show(plan: &Plan, raw: &[Compared], elsewhere: &[String], output: &mut Output) -> Result<(), CliError> {
+fn show(plan: &Plan, raw: &[Compared], consumers: &[DurablePlan], elsewhere: &[String], output: &mut Output) -> Result<(), CliError> {
     let plan = plan.to_string();
-    let lines = plan.lines().map(str::to_owned).chain(raw.iter().map(Compared::text)).chain(elsewhere.iter().cloned());
+    let lines = plan.lines().map(str::to_owned).chain(raw.iter().map(Compared::text));
+    let lines = lines.chain(consumers.iter().map(ToString::to_string)).chain(elsewhere.iter().cloned());
     lines.collect::<Vec<_>>().iter().try_for_each(|line| output.text(line))
 }

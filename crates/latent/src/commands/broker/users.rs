@@ -6,10 +6,12 @@ use latent_bridge::nats_bus::{NatsOptions, NatsRoots, Permissions, ProbedStream,
 use latent_bridge::{BridgeManifest, TopicSpec};
 use latent_core::{ProviderId, TenantId};
 use latent_nats::NatsConfig;
+use latent_nats::triggers::TriggerBinding;
 use latent_secrets::SecretName;
 
 use crate::config::Config;
-use crate::config::settings::{BrokerConfig, ProviderConfig};
+use crate::config::settings::{BrokerConfig, ProviderConfig, StreamsConfig};
+use crate::limits::TRIGGERS_PROVIDER;
 
 /// Where a broker is and whom it must prove to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +34,13 @@ impl Site {
         let own: Vec<_> = nats.roots().map(<[u8]>::to_vec).collect();
         let roots = if nats.trusts_public_roots() { NatsRoots::System } else { NatsRoots::Der(own) };
         Self { address: nats.address(), server_name: nats.server_name().to_owned(), roots, tls_first: true }
+    }
+
+    /// A client of triggers begins with TLS, always.
+    pub(super) fn of_streams(streams: &StreamsConfig) -> Self {
+        let (peer, public) = (streams.triggers.peer(), streams.triggers.trusts_public_roots());
+        let roots = if public { NatsRoots::System } else { NatsRoots::Der(peer.roots().map(<[u8]>::to_vec).collect()) };
+        Self { address: peer.address(), server_name: peer.server_name().to_owned(), roots, tls_first: true }
     }
 
     /// How to connect, as nobody yet.
@@ -117,6 +126,7 @@ pub(super) fn of(config: &Config, operator: &str) -> Vec<BrokerUsers> {
         manifest.topics.iter().for_each(|topic| broker.keep(&stream_name(&topic.name), subjects_of(topic)));
     }
     config.providers.iter().for_each(|provider| add_provider(&mut brokers, provider));
+    config.streams.iter().for_each(|streams| add_streams(&mut brokers, streams));
     let of_topics = |broker: &BrokerUsers| engine.is_some_and(|engine| engine.peer.address() == broker.site.address);
     for broker in &mut brokers {
         let manifest: Option<&BridgeManifest> = of_topics(broker).then_some(&config.engine.manifest);
@@ -126,6 +136,12 @@ pub(super) fn of(config: &Config, operator: &str) -> Vec<BrokerUsers> {
             "the operator, for `latent broker provision`: looks at streams; changes, deletes and reads nothing"
         };
         broker.add(operator, purpose.to_owned(), Credential::Operator, Permissions::of_operator(manifest));
+        if let Some(streams) = config.streams.as_ref().filter(|streams| streams.triggers.peer().address() == broker.site.address) {
+            let consumers = streams.triggers.bindings().iter().map(TriggerBinding::profile);
+            let consumers = consumers.map(|profile| (profile.stream, profile.consumer, profile.filter_subject));
+            let purpose = "the same: makes and changes the consumers of the triggers; deletes none and pulls from none".to_owned();
+            broker.add(operator, purpose, Credential::Operator, Permissions::of_durables(consumers));
+        }
     }
     brokers
 }
@@ -141,6 +157,27 @@ fn at(brokers: &mut Vec<BrokerUsers>, site: Site) -> &mut BrokerUsers {
         brokers.push(BrokerUsers { site, users: Vec::new(), tokens: Vec::new(), streams: Vec::new() });
     }
     &mut brokers[index]
+}
+
+/// One user for each tenant that has triggers: its own consumers, and nobody else's.
+fn add_streams(brokers: &mut Vec<BrokerUsers>, streams: &StreamsConfig) {
+    let broker = at(brokers, Site::of_streams(streams));
+    let Ok(provider) = ProviderId::parse(TRIGGERS_PROVIDER) else { return };
+    for binding in streams.triggers.bindings() {
+        broker.keep(binding.stream().as_str(), vec![binding.filter().as_str().to_owned()]);
+    }
+    for credential in &streams.credentials {
+        let tenant = &credential.tenant;
+        let purpose = format!("tenant {} of the triggers on streams: its consumers, and nothing else", tenant.as_str());
+        let Some(user) = &credential.user else {
+            broker.tokens.push(purpose);
+            continue;
+        };
+        let own = streams.triggers.bindings().iter().filter(|binding| binding.tenant() == tenant);
+        let consumers = own.map(|binding| (binding.stream().as_str(), binding.consumer().as_str()));
+        let place = Credential::Provider { provider: provider.clone(), tenant: tenant.clone(), secret: credential.secret.clone() };
+        broker.add(user, purpose, place, Permissions::of_trigger(consumers));
+    }
 }
 
 fn add_provider(brokers: &mut Vec<BrokerUsers>, provider: &ProviderConfig) {
