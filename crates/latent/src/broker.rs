@@ -109,6 +109,11 @@ impl BrokerError {
         }
     }
 
+    /// True when the broker may be there another time, with nothing changed here.
+    pub(crate) const fn may_pass(&self) -> bool {
+        matches!(self, Self::Bus { error, .. } if !error.is_permanent())
+    }
+
     /// What to do about it.
     pub(crate) fn next_step(&self) -> String {
         match self {
@@ -143,8 +148,7 @@ impl BrokerError {
 
 impl From<BrokerError> for Fault {
     fn from(error: BrokerError) -> Self {
-        let permanent = !matches!(&error, BrokerError::Bus { error, .. } if !error.is_permanent());
-        Self { permanent, ..Self::refused(error.kind(), error.to_string()) }
+        Self { permanent: !error.may_pass(), ..Self::refused(error.kind(), error.to_string()) }
     }
 }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use latent_bridge::embedded::DirectoryLock;
-use latent_bridge::{BusError, EmbeddedBroker, EventBus, NatsBus, TopicStatistics};
+use latent_bridge::{BusError, EmbeddedBroker, EventBus, TopicStatistics};
 
 use crate::engine::Engine;
+use crate::late_bus::LateBus;
 
 /// See the module. Clones share one log; the directory is released with the last of them.
 #[derive(Clone)]
@@ -18,14 +19,14 @@ pub(crate) enum Log {
 
 /// A bus on a broker, and the lock of the node's data directory: what else is in it must not have two owners.
 pub(crate) struct BrokerLog {
-    bus: Arc<NatsBus>,
+    bus: Arc<LateBus>,
     /// Last, so that it is released when the bus has ended.
     _lock: DirectoryLock,
 }
 
 impl Log {
     /// A log on a broker, for the owner of a data directory.
-    pub(crate) fn on_broker(bus: NatsBus, lock: DirectoryLock) -> Self {
+    pub(crate) fn on_broker(bus: LateBus, lock: DirectoryLock) -> Self {
         Self::Broker(Arc::new(BrokerLog { bus: Arc::new(bus), _lock: lock }))
     }
 
@@ -50,6 +51,14 @@ impl Log {
         match self {
             Self::Embedded(log) => Some(log),
             Self::Broker(_) => None,
+        }
+    }
+
+    /// What an operator should know of it.
+    pub(crate) fn warning(&self) -> Option<String> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Broker(log) => log.bus.warning(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The `latent` command: a node, and everything a person does with one.
 //!
 //! `cli` has the words, `commands` one file for each, `config` the settings, `control` the talk with a running node, `access` the way
-//! to the data, `component_file` how a component is read, `engine` which engines there are and how the embedded one is opened, `broker` how the other is, `log` either of them, `maintenance` how it is kept in order, `host` what a node keeps of itself, `administration` what may be called and where calls lead, `node` the assembly that `latent run` starts. How a command ends is decided in `error` and `exit` alone.
+//! to the data, `component_file` how a component is read, `engine` which engines there are and how the embedded one is opened, `broker` how the other is, `late_bus` what stands for one that is not there yet, `log` either of them, `maintenance` how it is kept in order, `host` what a node keeps of itself, `administration` what may be called and where calls lead, `node` the assembly that `latent run` starts. How a command ends is decided in `error` and `exit` alone.
 
 mod access;
 mod administration;
@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod exit;
 mod host;
+mod late_bus;
 mod limits;
 mod log;
 mod logging;

@@ -35,6 +35,7 @@ use crate::control::{ControlServer, ControlSocket, ControlTarget};
 use crate::data_dir::DataDir;
 use crate::engine::engine_options;
 use crate::error::CliError;
+use crate::late_bus::LateBus;
 use crate::limits;
 use crate::log::Log;
 use crate::logging;
@@ -105,7 +106,7 @@ impl Node {
     /// [`CliError::Node`] naming the part that could not be started. Nothing has been delivered then, and everything is released.
     pub(crate) fn start(config: Config, holder: &str, runtime: &Runtime, signals: Option<Signals>) -> Result<Self, CliError> {
         let dir = DataDir::new(&config.node.data_dir);
-        let log = open_log(&config, &dir, holder)?;
+        let log = open_log(&config, &dir, holder, Broker::MayComeLater)?;
         if let Some(log) = log.embedded().filter(|log| log.recovered_torn_records() > 0) {
             tracing::warn!(records = log.recovered_torn_records(), "unfinished writes of an earlier process were cut off");
         }
@@ -197,14 +198,31 @@ impl Node {
     }
 }
 
+/// Whether a broker that is not reached is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Broker {
+    /// By the node that runs meanwhile.
+    MayComeLater,
+    /// It is an error.
+    MustBeThere,
+}
+
 /// Opens the log on the engine of the configuration.
-fn open_log(config: &Config, dir: &DataDir, holder: &str) -> Result<Log, CliError> {
+fn open_log(config: &Config, dir: &DataDir, holder: &str, broker: Broker) -> Result<Log, CliError> {
     if config.engine.broker().is_none() {
         return open_embedded(config, dir, holder).map(|log| Log::Embedded(Arc::new(log)));
     }
     let lock = when_free(dir, || dir.take(holder))?;
     // Streams are made elsewhere, by who may: a node looks whether they are as the manifest says, and changes nothing.
-    let bus = broker::open(config).map_err(|error| error.during("opening the topics on the broker"))?;
+    let bus = match broker::open(config) {
+        Ok(bus) => LateBus::there(bus),
+        Err(error) if broker == Broker::MayComeLater && error.may_pass() => {
+            let (manifest, again) = (config.engine.manifest.clone(), config.clone());
+            LateBus::awaited(manifest, &error, Box::new(move || broker::open(&again)))
+                .map_err(|error| failed("the broker cannot be waited for", &error, "free threads"))?
+        }
+        Err(error) => return Err(error.during("opening the topics on the broker")),
+    };
     Ok(Log::on_broker(bus, lock))
 }
 

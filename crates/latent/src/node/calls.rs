@@ -14,7 +14,7 @@ use latent_node::{
 use tokio::runtime::Runtime;
 
 use super::composition::{Composition, Foundation};
-use super::{failed, open_log};
+use super::{Broker, failed, open_log};
 use crate::config::Config;
 use crate::config::nearest;
 use crate::config::settings::ServiceConfig;
@@ -224,7 +224,7 @@ impl Callee<'_> {
 /// Those of starting a node, and [`CliError::Log`] with the fault of a call that was not admitted.
 pub(crate) fn invoke_stopped(config: &Config, invocation: Invocation, doing: &str) -> Result<Invoked, CliError> {
     let dir = DataDir::new(&config.node.data_dir);
-    let log = open_log(config, &dir, "latent invoke")?;
+    let log = open_log(config, &dir, "latent invoke", Broker::MustBeThere)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let runtime = Runtime::new().map_err(|error| failed("the command has no runtime", &error, "free threads or file descriptors"))?;
     let foundation = Foundation { config, bus: log.bus(), clock: Arc::clone(&clock), runtime: runtime.handle().clone() };

@@ -98,7 +98,7 @@ impl ControlTarget for Reports {
             providers,
             pools: pool_use(self.composition.providers.pools()),
             audit: audit_counts(&audit),
-            warnings: audit_warning(&audit).into_iter().collect(),
+            warnings: audit_warning(&audit).into_iter().chain(self.log.warning()).collect(),
         }
     }
 

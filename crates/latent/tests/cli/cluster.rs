@@ -567,6 +567,30 @@ fn a_rotated_password_of_the_bus_holds_from_the_next_start_and_the_command_says_
 }
 
 #[test]
+fn a_node_starts_without_its_broker_says_so_and_finds_it_later() {
+    require_broker!();
+    let broker = broker("broker.latent.test");
+    let env = with_node(&broker);
+    provision_for(&broker, &env);
+    broker.stop();
+    // Without a node somebody waits for the answer, and is told at once.
+    let away = error_of(&invoke_publish(&env).with_status(1));
+    assert_eq!(away["kind"], json!("not-sent"), "{away}");
+    let running = node(&env);
+    let refused = documents(&invoke_publish(&env).with_status(1)).remove(0);
+    assert!(refused["result"][0]["err"].as_str().unwrap().contains("cannot take the event now"), "{refused}");
+    let topics = error_of(&env.run(["bus", "topics", "--json"]).with_status(1));
+    assert_eq!(topics["kind"], json!("not-sent"), "{topics}");
+    let warned = env.run(["trigger", "status"]).with_status(0).stderr;
+    assert!(warned.contains("warning: the broker of the topics was not reached"), "{warned}");
+    broker.restart();
+    wait_until("the node to find its broker", || invoke_publish(&env).status == Some(0));
+    assert_eq!(documents(&env.run(["bus", "topics", "--json"]).with_status(0))[1]["events"], json!(1));
+    assert!(!env.run(["trigger", "status"]).with_status(0).stderr.contains("was not reached"));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
 fn an_outage_of_the_broker_is_one_line_at_its_begin_and_one_at_its_end() {
     require_broker!();
     let broker = broker("broker.latent.test");
@@ -576,7 +600,8 @@ fn an_outage_of_the_broker_is_one_line_at_its_begin_and_one_at_its_end() {
     let mut command = env.command(["run"]);
     command.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
     let mut node = ChildGuard::spawn(&mut command).unwrap();
-    wait_until("a publication", || invoke_publish(&env).status == Some(0));
+    wait_until("the node's answer on its control socket", || answers(&env.folder().join("data/control.sock")));
+    let _ = invoke_publish(&env).with_status(0);
     broker.stop();
     for _ in 0..5 {
         let _ = invoke_publish(&env).with_status(1);
@@ -643,9 +668,9 @@ fn a_node_whose_broker_refuses_it_or_is_away_says_which_and_what_to_do() {
     let _ = revoke();
     put(USER, port, PASSWORD, &["--bus"]);
     broker.stop();
-    let away = refused(&start).to_string();
-    assert!(away.contains("see that the broker runs at"), "{away}");
     assert!(!env.folder().join("data/control.sock").exists(), "nothing is served");
+    let away = refused(&["bus", "topics", "--json"]).to_string();
+    assert!(away.contains("see that the broker runs at"), "{away}");
     // A trigger is refused before anything is dialled.
     let with_trigger = config(&broker.address().to_string(), &broker.server_name())
         + "[[trigger]]\nid = \"t\"\ntenant = \"acme\"\nservice = \"plain\"\ntopic = \"out\"\n";
