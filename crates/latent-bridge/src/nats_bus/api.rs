@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::signals::{Losses, Signals, refused};
+use super::signals::{Losses, Signals};
 use super::words::told;
 use crate::{BusError, limits};
 
@@ -25,6 +25,11 @@ pub(super) enum ApiFault {
     /// The user may not ask this.
     #[error("the broker's user may not publish to {subject}; give it that permission (`latent broker permissions` prints what it needs)")]
     NotPermitted { subject: String },
+    /// The user may not subscribe to its own inbox, so it never hears an answer.
+    #[error(
+        "the broker's user may not subscribe to {inbox}, where answers come; give it that permission (`latent broker permissions` prints what it needs)"
+    )]
+    Deaf { inbox: String },
     /// No answer in time.
     #[error("the broker gave no answer to {subject} in time")]
     NoAnswer { subject: String },
@@ -161,6 +166,11 @@ impl Api {
         serde_json::from_slice(&message.payload).map_err(unreadable)
     }
 
+    /// Why nothing is heard of a subject that was refused, or whose answers are.
+    pub(super) fn refused(subject: &str, inbox: Option<&str>) -> ApiFault {
+        inbox.map_or_else(|| ApiFault::NotPermitted { subject: subject.to_owned() }, |inbox| ApiFault::Deaf { inbox: told(inbox) })
+    }
+
     /// As [`Api::ask`], for what changes nothing: when the connection is lost it is asked again on the next.
     pub(super) async fn read<T: DeserializeOwned>(&self, subject: &str, request: &Value) -> Result<T, ApiFault> {
         let mut asked = 0;
@@ -180,13 +190,13 @@ impl Api {
         }
         let limit = Duration::from_millis(limits::CONNECTOR_OPERATION_MILLIS.default);
         let request = Request::new().payload(body).timeout(Some(limit));
-        let (refusals, mut losses) = (self.signals.refusals(), self.losses());
+        let (mut refusals, mut losses) = (self.signals.refusals(), self.losses());
         let lost = || ApiFault::Lost { subject: subject.to_owned() };
         let client = self.client();
         let answer = tokio::select! {
             biased;
             answer = client.send_request(subject.to_owned(), request) => answer,
-            () = refused(refusals, subject) => return Err(ApiFault::NotPermitted { subject: subject.to_owned() }),
+            inbox = refusals.of(subject) => return Err(Self::refused(subject, inbox.as_deref())),
             () = losses.next() => return Err(lost()),
         };
         if answer.as_ref().is_err_and(|error| error.kind() == RequestErrorKind::Other) {

@@ -188,8 +188,8 @@ impl Consumer {
             json!({ "batch": count, "max_bytes": bytes_max, "expires": u64::try_from(expiry.as_nanos()).unwrap_or(u64::MAX) })
         };
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.stream, self.name);
-        let mut losses = self.api.losses();
-        let sent = self.api.client().publish_with_reply(subject, reply.clone(), Bytes::from(request.to_string())).await;
+        let (mut losses, mut refusals) = (self.api.losses(), self.api.signals.refusals());
+        let sent = self.api.client().publish_with_reply(subject.clone(), reply.clone(), Bytes::from(request.to_string())).await;
         sent.map_err(|error| BusError::NotSent { reason: error.to_string() })?;
         let began = Instant::now();
         let mut messages = Vec::new();
@@ -204,6 +204,7 @@ impl Consumer {
                 biased;
                 came = timeout_at(until, self.replies.next()) => came,
                 () = losses.next() => return Ok(Pulled { messages, end: PullEnd::Lost }),
+                inbox = refusals.of(&subject) => return Err(refused(&subject, inbox.as_deref())),
             };
             let trouble = match came {
                 // What has come is a page; what comes later is of the next one, in the same order.
@@ -310,6 +311,11 @@ impl Drop for Consumer {
             });
         }
     }
+}
+
+/// What is not done by another consumer either.
+fn refused(subject: &str, inbox: Option<&str>) -> BusError {
+    BusError::Rejected { rule: Api::refused(subject, inbox).to_string(), permanent: false }
 }
 
 /// The status that ends a pull. A message of the stream may have one, too: whoever published it wrote that, and it says nothing.

@@ -205,6 +205,8 @@ impl Lookup<'_> {
                 self.lost(consumer, walk).await?;
                 Ok(Vec::new())
             }
+            // Another consumer would be refused as well.
+            Err(BusError::Rejected { rule, .. }) => Err(BusError::Backend(rule)),
             Err(error) => Err(error),
         }
     }

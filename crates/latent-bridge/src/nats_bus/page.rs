@@ -115,6 +115,8 @@ impl<'p> Pager<'p> {
                 tracing::debug!(problem, topic = self.topic.name, "a reader's consumer is of no use any more");
                 return self.replace().await;
             }
+            // Another consumer would be refused as well.
+            Err(BusError::Rejected { rule, .. }) => return Err(BusError::Backend(rule)),
             pulled => pulled?,
         };
         let count = messages.len();

@@ -24,6 +24,7 @@ use futures_util::StreamExt as _;
 use latent_core::{NewRecord, Offset, Partition, Ticket, Uid, UncertainCause, partition_for};
 
 use super::answer::{self, Answer};
+use super::api::Api;
 use super::body;
 use super::flights::{FlightNumber, Full, Refused, SubjectNumber};
 use super::record::Which;
@@ -37,6 +38,9 @@ const IN_PROCESS_PAUSE: Duration = Duration::from_millis(20);
 
 /// Refusals that were told are heard beside answers, a moment later; so are acknowledgements that are on their way.
 const SETTLE_PAUSE: Duration = Duration::from_millis(250);
+
+/// While something is in flight its deadline is looked at as often.
+const DEADLINE_LOOK: Duration = Duration::from_millis(100);
 
 /// Checks a record and hands it to the client, or says why not.
 pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<Ticket<PublishResult>, BusError> {
@@ -58,6 +62,9 @@ pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<
     let subject = topic.subject(partition)?.clone();
     if !shared.api.is_connected() {
         return Err(not_connected());
+    }
+    if let Some(inbox) = shared.api.signals.refused_inbox() {
+        return Err(BusError::NotSent { reason: Api::refused("", Some(&inbox)).to_string() });
     }
 
     let abandoned = BusError::Uncertain { uid: uid.clone(), cause: UncertainCause::Closed };
@@ -224,7 +231,8 @@ pub(super) async fn end_overdue(shared: Arc<Shared>) {
             shared.air.boarded.notified().await;
             continue;
         };
-        tokio::time::sleep(next.since(shared.clock.mono())).await;
+        // The bus's clock need not go as the runtime's does.
+        tokio::time::sleep(next.since(shared.clock.mono()).min(DEADLINE_LOOK)).await;
         let (overdue, refused) = {
             let mut flights = shared.air.flights();
             (flights.overdue(shared.clock.mono()), flights.refused())

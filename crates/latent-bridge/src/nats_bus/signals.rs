@@ -1,4 +1,4 @@
-//! What the connection tells beside its answers: subjects that the broker refuses, and that the connection was lost. Said by the client's
+//! What the connection tells beside its answers: subjects that the broker refuses, its inbox among them, and that the connection was lost. Said by the client's
 //! events, heard by whoever waits for an answer that cannot come any more. Decides nothing.
 
 use std::sync::Arc;
@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use async_nats::{Event, ServerError};
 use tokio::sync::{broadcast, watch};
+
+use super::connect::INBOX_PREFIX;
 
 /// Refusals that who waits may be behind with.
 const REFUSALS_KEPT: usize = 256;
@@ -17,11 +19,13 @@ const SETTLING: Duration = Duration::from_millis(200);
 pub(super) struct Signals {
     refusals: broadcast::Sender<Arc<str>>,
     losses: Arc<watch::Sender<u64>>,
+    /// The inbox that the broker refuses: no answer is ever heard.
+    refused_inbox: Arc<watch::Sender<Option<Arc<str>>>>,
 }
 
 impl Default for Signals {
     fn default() -> Self {
-        Self { refusals: broadcast::channel(REFUSALS_KEPT).0, losses: Arc::new(watch::Sender::new(0)) }
+        Self { refusals: broadcast::channel(REFUSALS_KEPT).0, losses: Arc::default(), refused_inbox: Arc::default() }
     }
 }
 
@@ -33,8 +37,17 @@ impl Signals {
                 self.lost();
                 None
             }
+            // It is subscribed to anew, and perhaps refused anew.
+            Event::Connected => {
+                self.refused_inbox.send_replace(None);
+                None
+            }
             Event::ServerError(ServerError::Other(words)) => {
-                let subject = refused_subject(words)?;
+                if let Some(inbox) = refused_subject("subscription", words).filter(|subject| subject.starts_with(INBOX_PREFIX)) {
+                    self.refused_inbox.send_replace(Some(inbox.into()));
+                    return None;
+                }
+                let subject = refused_subject("publish", words)?;
                 // Nobody may be waiting.
                 let _ = self.refusals.send(subject.into());
                 Some(subject)
@@ -54,8 +67,13 @@ impl Signals {
     }
 
     /// Tells of refusals from now on.
-    pub(super) fn refusals(&self) -> broadcast::Receiver<Arc<str>> {
-        self.refusals.subscribe()
+    pub(super) fn refusals(&self) -> Refusals {
+        Refusals { told: self.refusals.subscribe(), inbox: self.refused_inbox.subscribe() }
+    }
+
+    /// The inbox, where the broker refuses it.
+    pub(super) fn refused_inbox(&self) -> Option<Arc<str>> {
+        self.refused_inbox.borrow().clone()
     }
 }
 
@@ -77,8 +95,37 @@ impl Losses {
     }
 }
 
-/// Comes back when `subject` is refused. Who was not told of all of them waits for its own time.
-pub(super) async fn refused(mut refusals: broadcast::Receiver<Arc<str>>, subject: &str) {
+/// See [`Signals::refusals`].
+#[derive(Debug)]
+pub(super) struct Refusals {
+    told: broadcast::Receiver<Arc<str>>,
+    inbox: watch::Receiver<Option<Arc<str>>>,
+}
+
+impl Refusals {
+    /// Comes back when nothing will ever be heard of `subject`: it is refused, or the inbox is, which is given. Who was not told of all of
+    /// them waits for its own time.
+    pub(super) async fn of(&mut self, subject: &str) -> Option<Arc<str>> {
+        let Self { told, inbox } = self;
+        tokio::select! {
+            () = is_told(told, subject) => None,
+            inbox = is_deaf(inbox) => Some(inbox),
+        }
+    }
+}
+
+async fn is_deaf(inbox: &mut watch::Receiver<Option<Arc<str>>>) -> Arc<str> {
+    loop {
+        let refused = inbox.borrow_and_update().clone();
+        match refused {
+            Some(refused) => return refused,
+            None if inbox.changed().await.is_err() => std::future::pending().await,
+            None => {}
+        }
+    }
+}
+
+async fn is_told(refusals: &mut broadcast::Receiver<Arc<str>>, subject: &str) {
     loop {
         match refusals.recv().await {
             Ok(refused) if &*refused == subject => return,
@@ -88,11 +135,11 @@ pub(super) async fn refused(mut refusals: broadcast::Receiver<Arc<str>>, subject
     }
 }
 
-/// The subject of `Permissions Violation for Publish to "subject"`.
-fn refused_subject(words: &str) -> Option<&str> {
-    const REFUSAL: &str = "permissions violation for publish to \"";
-    let at = words.to_ascii_lowercase().find(REFUSAL)?;
-    let subject = words.get(at + REFUSAL.len()..)?;
+/// The subject of `Permissions Violation for Publish to "subject"`, or `for Subscription to`.
+fn refused_subject<'w>(action: &str, words: &'w str) -> Option<&'w str> {
+    let refusal = format!("permissions violation for {action} to \"");
+    let at = words.to_ascii_lowercase().find(&refusal)?;
+    let subject = words.get(at + refusal.len()..)?;
     subject.split_once('"').map(|(subject, _)| subject)
 }
 
@@ -102,11 +149,26 @@ mod tests {
 
     #[test]
     fn the_subject_of_a_refused_permission_is_read_from_its_words() {
-        assert_eq!(refused_subject("Permissions Violation for Publish to \"t.p0\""), Some("t.p0"));
-        assert_eq!(refused_subject("'permissions violation for publish to \"t.p0\"'"), Some("t.p0"));
-        for other in ["Permissions Violation for Subscription to \"t.p0\"", "Permissions Violation for Publish to \"t.p0", "x", ""] {
-            assert_eq!(refused_subject(other), None, "{other}");
+        assert_eq!(refused_subject("publish", "Permissions Violation for Publish to \"t.p0\""), Some("t.p0"));
+        assert_eq!(refused_subject("publish", "'permissions violation for publish to \"t.p0\"'"), Some("t.p0"));
+        let subscription = "Permissions Violation for Subscription to \"t.p0\"";
+        assert_eq!(refused_subject("subscription", subscription), Some("t.p0"));
+        for other in [subscription, "Permissions Violation for Publish to \"t.p0", "x", ""] {
+            assert_eq!(refused_subject("publish", other), None, "{other}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_refused_inbox_ends_every_wait_until_there_is_another_connection() {
+        let signals = Signals::default();
+        let violation =
+            |subject: &str| Event::ServerError(ServerError::Other(format!("Permissions Violation for Subscription to \"{subject}\"")));
+        signals.hear(&violation("elsewhere"));
+        assert_eq!(signals.refused_inbox(), None);
+        signals.hear(&violation("_INBOX.LSF.x.*"));
+        assert_eq!(signals.refusals().of("any").await.as_deref(), Some("_INBOX.LSF.x.*"));
+        signals.hear(&Event::Connected);
+        assert_eq!(signals.refused_inbox(), None);
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ use telling::Telling;
 /// One server's share of the time is no larger than this.
 const SERVER_TIME_MAX: Duration = Duration::from_secs(5);
 /// Begins every inbox; the broker's permissions name it.
-const INBOX_PREFIX: &str = "_INBOX.LSF";
+pub(super) const INBOX_PREFIX: &str = "_INBOX.LSF";
 
 /// Connects once: to the first server that takes us, within `connect_millis` over all of them. `events` hears what happens afterwards.
 /// Servers are tried in an order of chance, those that failed last: so the clients of a cluster spread, and leave a server that is down.
