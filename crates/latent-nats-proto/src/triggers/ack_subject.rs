@@ -20,28 +20,35 @@ pub struct AckNumbers {
 #[error("the message's reply subject is not an acknowledgement of this consumer")]
 pub struct MalformedAckSubject;
 
+/// Tokens of the short form; the long one has two more, and further ones may trail.
+const SHORT_TOKENS: usize = 9;
+
 /// Reads `$JS.ACK.<stream>.<consumer>.<five numbers>`, or the form with `_` for no domain and a hash of the account before the stream,
-/// behind which more may trail.
+/// behind which more may trail. How many tokens there are says which it is, as it does for the broker: a stream may be called `_`.
 pub(crate) fn read(subject: &[u8], stream: &str, consumer: &str) -> Result<AckNumbers, MalformedAckSubject> {
     let subject = std::str::from_utf8(subject).map_err(|_| MalformedAckSubject)?;
-    let mut tokens = subject.strip_prefix("$JS.ACK.").ok_or(MalformedAckSubject)?.split('.').peekable();
+    let mut tokens = subject.split('.');
     if subject.bytes().any(|byte| !byte.is_ascii_graphic()) || tokens.clone().any(str::is_empty) {
         return Err(MalformedAckSubject);
     }
+    let count = tokens.clone().count();
     let mut next = || tokens.next().ok_or(MalformedAckSubject);
-    let mut first = next()?;
-    let is_long = first == "_";
-    if is_long {
-        next()?;
-        first = next()?;
+    if (next()?, next()?) != ("$JS", "ACK") {
+        return Err(MalformedAckSubject);
     }
-    if first != stream || next()? != consumer {
+    match count {
+        SHORT_TOKENS => (),
+        // No domain, whatever account.
+        count if count >= SHORT_TOKENS + 2 && next()? == "_" => drop(next()?),
+        _ => return Err(MalformedAckSubject),
+    }
+    if next()? != stream || next()? != consumer {
         return Err(MalformedAckSubject);
     }
     let mut number = || next().and_then(plain_number);
     let (deliveries, stream_sequence, consumer_sequence) = (number()?, number()?, number()?);
     let (stored_unix_nanos, pending) = (number()?, number()?);
-    if deliveries == 0 || stream_sequence == 0 || consumer_sequence == 0 || !is_long && tokens.peek().is_some() {
+    if deliveries == 0 || stream_sequence == 0 || consumer_sequence == 0 {
         return Err(MalformedAckSubject);
     }
     Ok(AckNumbers { deliveries, stream_sequence, consumer_sequence, stored_unix_nanos, pending })
@@ -77,6 +84,9 @@ mod tests {
             format!("$JS.ACK.OTHER.c1.{tail}"),
             format!("$JS.ACK.ORD.c2.{tail}"),
             format!("$JS.ACK._.ORD.c1.{tail}"),
+            format!("$JS.ACK.ORD.ORD.c1.{tail}"),
+            format!("$JS.ACK._.Ab3.ORD.c1.1.22.3.1"),
+            format!("$JS.FC.ORD.c1.{tail}"),
             format!("$JS.ACK..ORD.c1.{tail}"),
             format!("$js.ack.ORD.c1.{tail}"),
             format!("$JS.ACK.ORD.c1.{tail} "),
@@ -96,5 +106,10 @@ mod tests {
             assert_eq!(read(subject.as_bytes(), "ORD", "c1"), Err(MalformedAckSubject), "{subject}");
         }
         assert_eq!(read(b"$JS.ACK.ORD.c1.1.1.1.1.\xff", "ORD", "c1"), Err(MalformedAckSubject));
+        // BUG-42: names are names, also where they look like the mark of the long form.
+        for subject in [format!("$JS.ACK._.c1.{tail}"), format!("$JS.ACK._.hash._.c1.{tail}.x")] {
+            assert_eq!(read(subject.as_bytes(), "_", "c1"), Ok(numbers), "{subject}");
+        }
+        assert_eq!(read(format!("$JS.ACK._._.{tail}").as_bytes(), "_", "_"), Ok(numbers));
     }
 }

@@ -58,14 +58,17 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 impl<'l, Q: Question> Request<'l, Q> {
     /// `subject` is given in parts.
+    ///
+    /// A frame may be half-read: the status behind a message comes in whatever pieces the network makes, and the message in hand must be
+    /// settled all the same. It cannot be this request's answer, whose inbox nobody knows yet.
     pub(crate) fn begin(link: &'l mut Link, question: Q, subject: &[&[u8]], body: &[u8]) -> Result<Self, RequestRefused> {
-        if !link.is_reusable() {
+        if !link.is_established() {
             return Err(RequestRefused::LinkNotReusable);
         }
         link.begin_exchange();
         let mut request = Self { link, question, is_offered: false, written: 0, end: None, connection: Connection::Close };
         while request.is_reading() && request.read_frame() {}
-        if request.end.is_some() || request.link.decoder.is_within_frame() {
+        if request.end.is_some() {
             request.link.end_exchange(Connection::Close);
             return Err(RequestRefused::LinkNotReusable);
         }

@@ -96,6 +96,32 @@ fn one_message_is_pulled_kept_and_settled_whenever_the_late_status_comes() {
     }
 }
 
+/// The status behind a message may be cut anywhere, between any two of the operations that follow.
+#[test]
+fn a_status_that_is_half_read_keeps_no_message_from_being_settled() {
+    let status = message_with_headers(1, BATCH_COMPLETED, "");
+    let confirmed = SettleEnd { answer: SettleAnswer::Confirmed, connection: Connection::Keep };
+    for first in 0..=status.len() {
+        for second in first..=status.len() {
+            let mut link = established();
+            let mut asked = Pull::begin(&mut link, &PROFILE).unwrap();
+            take(&mut asked);
+            asked.received(&[&*good(), &status[..first]].concat());
+            assert!(matches!(asked.finish().result, Ok(Pulled::Message(_))), "{first}");
+            let mut settle = Settle::begin(&mut link, Settlement::Acknowledge).unwrap();
+            take(&mut settle);
+            // The rest of the status comes before the receipt, or both come together later: a receipt is never inside of another frame.
+            settle.received(&status[first..second]);
+            settle.received(&[&status[second..], &*message(2, "")].concat());
+            assert_eq!(settle.finish(), confirmed, "{first} {second}");
+            let mut inspect = Inspect::begin(&mut link, &PROFILE).unwrap();
+            take(&mut inspect);
+            inspect.received(&message(3, &info()));
+            assert!(inspect.finish().result.is_ok());
+        }
+    }
+}
+
 #[test]
 fn a_message_is_settled_once_and_only_when_there_is_one() {
     let mut link = established();

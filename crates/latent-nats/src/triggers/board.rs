@@ -40,6 +40,8 @@ pub struct TriggerSnapshot {
     pub uncertain: u64,
     /// Messages left as they were, which the broker delivers again.
     pub unsettled: u64,
+    /// Messages that the broker was seen to have given up, neither settled nor delivered again (T-052). It can do so unseen.
+    pub stranded: u64,
     /// Visits refused by a bound of admission or of the pools.
     pub refused: u64,
     /// Visits that failed otherwise.
@@ -164,6 +166,8 @@ struct Mark {
     last_outcome: Option<&'static str>,
     last_delivery_at: Option<UnixMillis>,
     problem: Option<(StepFault, Arc<str>)>,
+    /// The message that the broker was last seen to have given up.
+    stranded_at: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -196,8 +200,16 @@ impl Board {
         }
     }
 
-    pub(crate) fn driven(&self, driven: bool) {
-        self.lock().driven = driven;
+    /// Somebody drives from now on.
+    pub(crate) fn driven(&self) {
+        self.lock().driven = true;
+    }
+
+    /// Nobody does any more, so nothing of this side runs, however the driver ended.
+    pub(crate) fn undriven(&self) {
+        let mut marks = self.lock();
+        marks.driven = false;
+        marks.bindings.iter_mut().for_each(|mark| mark.is_running = false);
     }
 
     /// A visit begins. What the binding put off, if anything, is told.
@@ -210,11 +222,20 @@ impl Board {
         put_off
     }
 
-    pub(crate) fn inspected(&self, binding: usize, backlog: Backlog) {
+    /// True when the broker is seen to have given up a message, for the first time.
+    pub(crate) fn inspected(&self, binding: usize, backlog: Backlog) -> bool {
+        let mut is_news = false;
         self.with(binding, |counts, mark| {
             add(&mut counts.inspections);
             mark.backlog = backlog;
+            let stranded_at = Some(backlog.delivered_up_to).filter(|_| backlog.is_stranded());
+            is_news = stranded_at.is_some() && stranded_at != mark.stranded_at;
+            if is_news {
+                add(&mut counts.stranded);
+                mark.stranded_at = stranded_at;
+            }
         });
+        is_news
     }
 
     pub(crate) fn pulling(&self, binding: usize) {
@@ -237,11 +258,20 @@ impl Board {
         });
     }
 
+    /// What was handed out is nothing to run the function with.
+    pub(crate) fn unfit(&self, binding: usize, outcome: &'static str) {
+        self.with(binding, |_, mark| mark.last_outcome = Some(outcome));
+    }
+
     /// Nothing was there, or only what was put off.
     pub(crate) fn quiet(&self, binding: usize, is_delayed: bool) {
         self.with(binding, |_, mark| {
             mark.is_delayed = is_delayed;
-            mark.problem = None;
+            // A message that cannot be taken is still there while the broker waits for it.
+            let is_of_message = mark.problem.as_ref().is_some_and(|(fault, _)| fault.is_of_message());
+            if !is_of_message || mark.backlog.unacknowledged == 0 {
+                mark.problem = None;
+            }
             if !is_delayed {
                 (mark.put_off, mark.next_attempt_at) = (None, None);
             }
@@ -278,7 +308,11 @@ impl Board {
         add(if fault.is_load() { &mut counts.refused } else { &mut counts.failed });
         let Some(mark) = bindings.get_mut(step.binding) else { return false };
         mark.is_running = false;
-        let is_known = mark.problem.as_ref().is_some_and(|(known, words)| *known == fault && **words == *why);
+        let is_known = mark.problem.as_ref().is_some_and(|(known, words)| match fault {
+            // The wait after it says less than what it waits for.
+            StepFault::Backoff => known.begins_backoff(),
+            _ => *known == fault && **words == *why,
+        });
         if !is_known {
             mark.problem = Some((fault, why.into()));
         }

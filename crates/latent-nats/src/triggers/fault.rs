@@ -146,6 +146,16 @@ impl StepFault {
         }
     }
 
+    /// Whether it is about the message at the head, which stays there until somebody removes it or the broker gives it up.
+    pub(super) const fn is_of_message(self) -> bool {
+        matches!(self, Self::Protocol(Evidence::OversizedReply | Evidence::ForeignReply) | Self::DeliveredTooOften)
+    }
+
+    /// Whether dials wait after it.
+    pub(super) const fn begins_backoff(self) -> bool {
+        matches!(self, Self::Unreachable | Self::AuthenticationRefused | Self::Credential | Self::Backoff)
+    }
+
     /// Whether it goes away with load, and is no sign of something to mend.
     pub const fn is_load(self) -> bool {
         matches!(self, Self::Overloaded | Self::PoolFull | Self::NodeStopping)

@@ -45,6 +45,14 @@ pub(crate) struct Installed {
     pub(super) logical_id: ProviderId,
 }
 
+impl Installed {
+    /// Nobody drives any more: what is parked is closed.
+    pub(super) fn close_idle(&self) {
+        self.board.undriven();
+        self.registration.close_parked();
+    }
+}
+
 impl Retire for Installed {
     fn retire(&self) {
         self.registration.retire();
@@ -101,7 +109,7 @@ impl NatsTriggers {
     /// Closes the connections that are parked between visits (T-017). Whoever drives single steps calls it at the end; the shutdown of the
     /// pools closes them too.
     pub fn close_idle(&self) {
-        self.installed.registration.close_parked();
+        self.installed.close_idle();
     }
 }
 

@@ -7,7 +7,7 @@ use latent_node::LocalActivationManager;
 use tokio::sync::watch;
 
 use super::board::LastStep;
-use super::install::NatsTriggers;
+use super::install::{Installed, NatsTriggers};
 use super::rotation::Found;
 use super::stop::Stop;
 use super::visit::visit;
@@ -70,11 +70,8 @@ impl NatsTriggers {
     }
 
     async fn run_with(&mut self, manager: &Arc<LocalActivationManager>, mut drain: Stop, mut stop: Stop) -> RunEnd {
-        self.installed.board.driven(true);
-        let end = self.drive(manager, &mut drain, &mut stop).await;
-        self.installed.board.driven(false);
-        self.close_idle();
-        end
+        let _driver = Driver::of(&self.installed);
+        self.drive(manager, &mut drain, &mut stop).await
     }
 
     async fn drive(&mut self, manager: &Arc<LocalActivationManager>, drain: &mut Stop, stop: &mut Stop) -> RunEnd {
@@ -109,8 +106,24 @@ impl NatsTriggers {
     /// Visits the next binding in turn: at most one message and one activation (T-016). Pauses after failures are the loop's own.
     pub async fn step(&mut self, manager: &Arc<LocalActivationManager>) -> StepOutcome {
         let Some(binding) = self.rotation.next() else { return StepOutcome::Retired };
-        self.installed.board.driven(true);
+        self.installed.board.driven();
         visit(&self.installed, binding, manager, &mut Stop::never()).await
+    }
+}
+
+/// Whoever drives, until it ends or is dropped.
+struct Driver(Arc<Installed>);
+
+impl Driver {
+    fn of(installed: &Arc<Installed>) -> Self {
+        installed.board.driven();
+        Self(Arc::clone(installed))
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.close_idle();
     }
 }
 

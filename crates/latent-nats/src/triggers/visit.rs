@@ -92,20 +92,22 @@ impl Place<'_> {
         let clock = &*installed.client.clock;
         match stop.race(self.inspect(&mut lease, timer)).await {
             None => machine.stop(),
-            Some(Err(trouble)) => return self.failed(None, Some(&reservation), trouble),
+            Some(Err(trouble)) => return self.failed_and_parked(lease, &reservation, trouble),
             Some(Ok(backlog)) => {
-                installed.board.inspected(*index, backlog);
+                if installed.board.inspected(*index, backlog) {
+                    self.tell_stranded(backlog);
+                }
                 machine.inspected(clock.mono(), Some(backlog));
             }
         }
         if machine.next() == VisitNext::Pull {
             if let Err(trouble) = self.look_again(&reservation, &mut lease) {
-                return self.failed(None, Some(&reservation), trouble);
+                return self.failed_and_parked(lease, &reservation, trouble);
             }
             installed.board.pulling(*index);
             match stop.race(self.pull(&mut lease, timer)).await {
                 None => machine.stop(),
-                Some(Err(trouble)) => return self.failed(None, Some(&reservation), trouble),
+                Some(Err(trouble)) => return self.failed_and_parked(lease, &reservation, trouble),
                 Some(Ok(handed)) => machine.pulled(Ok(handed)),
             }
         }
@@ -137,14 +139,10 @@ impl Place<'_> {
         let mut inspect = Inspect::begin(link, &profile).map_err(of_refused)?;
         wire.drive(&mut inspect, timer).await;
         let end = inspect.finish();
-        let result = end.result.map_err(|error: InspectError| of_inspection(&error, self.binding));
         if end.connection == Standing::Close {
             lease.discard();
-        } else if result.is_err() {
-            // In step: the next binding of the tenant uses it.
-            self.put_back(lease);
         }
-        let state = result?;
+        let state = end.result.map_err(|error: InspectError| of_inspection(&error, self.binding))?;
         Ok(Backlog {
             pending: state.pending,
             unacknowledged: state.ack_pending,
@@ -155,10 +153,7 @@ impl Place<'_> {
 
     /// The second look, ahead of the pull: what could not run, or has another credential by now, is not asked for (T-012, X-012).
     fn look_again(&self, reservation: &Reservation, lease: &mut Lease<Connection>) -> Result<(), Trouble> {
-        if let Err(refused) = reservation.may_start() {
-            self.put_back(lease);
-            return Err(Trouble::new(StepFault::Ineligible, refused.to_string()));
-        }
+        reservation.may_start().map_err(|refused| Trouble::new(StepFault::Ineligible, refused.to_string()))?;
         self.installed.client.current(self.tenant(), lease).map_err(|fault| of_connect(&fault))
     }
 
@@ -170,19 +165,13 @@ impl Place<'_> {
         let mut pull = Pull::begin(link, &profile).map_err(of_refused)?;
         wire.drive(&mut pull, timer).await;
         let end = pull.finish();
-        let keeps = end.connection == Standing::Keep;
-        if !keeps {
+        if end.connection == Standing::Close {
             lease.discard();
         }
         match end.result {
             Ok(Pulled::Message(numbers)) => Ok(Some(Handed { sequence: numbers.stream_sequence, delivery: numbers.deliveries })),
             Ok(Pulled::Status(status)) if status.is_quiet() => Ok(None),
-            Ok(Pulled::Status(status)) => {
-                if keeps {
-                    self.put_back(lease);
-                }
-                Err(of_status(status))
-            }
+            Ok(Pulled::Status(status)) => Err(of_status(status)),
             Err(error) => Err(of_pull(error)),
         }
     }
@@ -202,7 +191,7 @@ impl Place<'_> {
         if let Some(found) = conflicting_media_type(message.headers) {
             drop(reservation);
             let outcome = ActivationOutcome::InvalidArguments { reason: format!("the message's media type is {found}") };
-            installed.board.ended(*index, outcome.kind());
+            installed.board.unfit(*index, outcome.kind());
             return machine.finished(clock.mono(), &outcome);
         }
         let arguments = Bytes::copy_from_slice(message.payload);
@@ -282,7 +271,7 @@ impl Place<'_> {
         });
     }
 
-    fn ended(&self, end: VisitEnd, generation: latent_core::RouteGeneration, mut lease: Lease<Connection>) -> StepOutcome {
+    fn ended(&self, end: VisitEnd, generation: latent_core::RouteGeneration, lease: Lease<Connection>) -> StepOutcome {
         let Self { installed, index, .. } = self;
         let binding = *index;
         let report = |handed, end| LastStep { epoch: installed.epoch, binding, handed: Some(handed), generation: Some(generation), end };
@@ -305,7 +294,7 @@ impl Place<'_> {
             VisitEnd::Stopped => StepOutcome::Stopped,
             VisitEnd::TooLate | VisitEnd::Failed | VisitEnd::OutOfRange(_) => {
                 let why = "connecting and asking left no time to run anything before the deadline".to_owned();
-                self.put_back(&mut lease);
+                self.park(lease);
                 self.failed_at(None, Some(generation), Trouble::new(StepFault::DeadlineExceeded, why))
             }
             VisitEnd::Settled { handed, settlement, confirmation } => {
@@ -345,17 +334,20 @@ impl Place<'_> {
         self.installed.places.get(self.index).copied().unwrap_or_default()
     }
 
-    /// Notes when a connection was used last, so that the next checkout knows how far to trust it. One that is out of step is dropped.
-    fn put_back(&self, lease: &mut Lease<Connection>) {
+    /// Leaves the connection for the tenant's next visit, with the time of its last use, by which the next checkout knows how far to trust
+    /// it. One that is out of step is dropped.
+    fn park(&self, mut lease: Lease<Connection>) {
         match lease.connection() {
             Some(connection) if connection.is_in_step() => connection.set_used(self.installed.client.clock.mono()),
             _ => lease.discard(),
         }
+        lease.park();
     }
 
-    fn park(&self, mut lease: Lease<Connection>) {
-        self.put_back(&mut lease);
-        lease.park();
+    /// A failure before anything was handed out. What is wrong with this binding is no reason to dial for the next one.
+    fn failed_and_parked(&self, lease: Lease<Connection>, reservation: &Reservation, trouble: Trouble) -> StepOutcome {
+        self.park(lease);
+        self.failed(None, Some(reservation), trouble)
     }
 
     fn failed(&self, handed: Option<Handed>, reservation: Option<&Reservation>, trouble: Trouble) -> StepOutcome {
@@ -371,6 +363,16 @@ impl Place<'_> {
             tracing::warn!(triggers = %installed.logical_id, %address, binding = %id, kind, why, left_out, "a trigger cannot get on");
         }
         StepOutcome::Reported(step)
+    }
+
+    /// Says that the broker gave a message up: somebody has to decide about it.
+    fn tell_stranded(&self, backlog: Backlog) {
+        let Self { installed, binding, .. } = self;
+        let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) else { return };
+        let (id, stream) = (binding.id(), binding.stream());
+        let (after, up_to) = (backlog.settled_up_to, backlog.delivered_up_to);
+        let what = "the broker delivers a message no more that was never settled";
+        tracing::warn!(binding = %id, %stream, after, up_to, left_out, "{what}; it is in the stream, after the one sequence and up to the other");
     }
 
     /// Says what somebody may have to look after.
