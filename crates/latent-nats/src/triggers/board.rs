@@ -319,6 +319,22 @@ impl Board {
         !is_known
     }
 
+    #[cfg(test)]
+    pub(super) fn states(&self) -> Vec<TriggerState> {
+        let marks = self.lock();
+        marks.bindings.iter().map(|mark| Self::state(mark, marks.driven)).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn problem(&self, binding: usize) -> Option<(StepFault, Arc<str>)> {
+        self.lock().bindings[binding].problem.clone()
+    }
+
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> TriggerSnapshot {
+        self.lock().counts
+    }
+
     fn state(mark: &Mark, driven: bool) -> TriggerState {
         match (&mark.problem, mark.backlog) {
             _ if mark.is_running => TriggerState::Busy,
@@ -350,7 +366,7 @@ impl Mark {
     }
 }
 
-fn add(count: &mut u64) {
+pub(super) fn add(count: &mut u64) {
     *count = count.saturating_add(1);
 }
 

@@ -1,1 +1,10 @@
-//! Triggers without a broker.
+//! Triggers without a broker: their configuration, their installation, what can be seen of them, and scripted peers for everything that a
+//! broker could say and the pinned one never does.
+
+mod bench;
+mod config;
+mod installing;
+mod monitor;
+mod pulls;
+mod settling;
+mod turned_away;
