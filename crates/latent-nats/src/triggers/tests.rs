@@ -3,8 +3,10 @@
 
 mod bench;
 mod config;
+mod eligible;
 mod installing;
 mod monitor;
 mod pulls;
 mod settling;
+mod stopping;
 mod turned_away;
