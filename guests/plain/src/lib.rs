@@ -2,6 +2,8 @@
 
 wit_bindgen::generate!({ world: "plain", path: "wit" });
 
+use std::time::Duration;
+
 use exports::demo::plain::shapes::{Colour, Guest as Shapes, Point, Rights, Shape};
 use exports::demo::plain::work::Guest as Work;
 
@@ -83,13 +85,37 @@ impl Work for Component {
         }
     }
 
+    fn sleep(millis: u32) {
+        std::thread::sleep(Duration::from_millis(millis.into()));
+    }
+
+    fn grow(bytes: u32) {
+        let mut memory = vec![0_u8; bytes as usize];
+        memory.iter_mut().step_by(4_096).for_each(|byte| *byte = 1);
+        std::hint::black_box(memory);
+    }
+
     fn fail(why: String) {
         panic!("{why}");
     }
 
     fn announce(topic: String) -> Result<u64, String> {
-        let event = latent_sdk::publish(topic).text("from plain").idempotency_key("only");
+        Self::announce_as(topic, "only".to_owned())
+    }
+
+    fn announce_as(topic: String, key: String) -> Result<u64, String> {
+        let event = latent_sdk::publish(topic).text("from plain").idempotency_key(key);
         event.send().map(|receipt| receipt.sequence).map_err(|error| error.to_string())
+    }
+
+    fn in_steps(topic: String, name: String, millis: u32) {
+        let step = |what: &str| {
+            let event = latent_sdk::publish(&topic).text(what).idempotency_key(format!("{name}:{what}"));
+            event.send().expect("a step is published");
+        };
+        step("begun");
+        Self::sleep(millis);
+        step("done");
     }
 
     fn derived() -> Result<String, String> {

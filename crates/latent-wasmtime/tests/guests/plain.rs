@@ -138,12 +138,34 @@ async fn a_function_that_does_not_end_or_fails_ends_as_a_handler_does() {
 }
 
 #[tokio::test]
+async fn a_function_waits_in_the_host_until_its_time_is_over_and_takes_no_more_memory_than_it_may() {
+    let bench = Bench::of(PLAIN.component).with_budget(|budget| budget.wall_time_millis = 20);
+    assert_eq!(call(&bench, WORK, "sleep", "[600000]").await.outcome, ActivationOutcome::Timeout);
+    let bench = Bench::of(PLAIN.component).with_budget(|budget| budget.memory_bytes = 4 << 20);
+    assert_eq!(call(&bench, WORK, "sleep", "[1]").await.outcome, ActivationOutcome::Success);
+    assert_eq!(call(&bench, WORK, "grow", "[1000000]").await.outcome, ActivationOutcome::Success);
+    let grown = call(&bench, WORK, "grow", "[8000000]").await;
+    assert_eq!(grown.outcome, ActivationOutcome::BudgetExhausted(BudgetKind::Memory));
+}
+
+#[tokio::test]
 async fn a_function_publishes_as_a_handler_does_and_the_attempt_is_counted() {
     let bench = Bench::of(PLAIN.component);
     let report = call(&bench, WORK, "announce", r#"["out"]"#).await;
     assert_eq!((text(&report), report.outbound_requests), (r#"[{"ok":"0"}]"#, 1));
     let refused = call(&bench, WORK, "announce", r#"["elsewhere"]"#).await;
     assert_eq!((refused.outcome, refused.outbound_requests), (ActivationOutcome::DeclaredFailure, 0));
+    let named = call(&bench, WORK, "announce-as", r#"["out","another"]"#).await;
+    assert_eq!((text(&named), named.outbound_requests), (r#"[{"ok":"1"}]"#, 1));
+}
+
+#[tokio::test]
+async fn a_function_in_steps_publishes_each_or_fails() {
+    let bench = Bench::of(PLAIN.component);
+    let report = call(&bench, WORK, "in-steps", r#"["out","m",1]"#).await;
+    assert_eq!((report.outcome, report.outbound_requests), (ActivationOutcome::Success, 2));
+    let refused = call(&bench, WORK, "in-steps", r#"["elsewhere","m",1]"#).await;
+    assert!(matches!(refused.outcome, ActivationOutcome::Trap { .. }), "{:?}", refused.outcome);
 }
 
 #[test]
