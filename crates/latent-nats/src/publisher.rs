@@ -67,8 +67,8 @@ impl NatsPublisher {
         credentials: Vec<NatsCredential>,
     ) -> Result<Self, InstallError> {
         let peer = config.peer();
-        let credentials = client::in_order(config.tenants(), &logical_id, &peer, credentials)?;
-        let client = Client::new(&peer, config.public_roots, credentials, Arc::clone(&pools.clock))?;
+        let credentials = client::in_order(config.tenants(), &logical_id, peer, credentials)?;
+        let client = Client::new(peer, config.public_roots, credentials, Arc::clone(&pools.clock))?;
         let reference = ProviderRef {
             logical_id: logical_id.clone(),
             capability: capability(),
