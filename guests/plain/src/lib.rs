@@ -100,17 +100,29 @@ impl Work for Component {
     }
 
     fn announce(topic: String) -> Result<u64, String> {
-        Self::announce_as(topic, "only".to_owned())
+        announced(topic, "from plain", "only")
     }
 
     fn announce_as(topic: String, key: String) -> Result<u64, String> {
-        let event = latent_sdk::publish(topic).text("from plain").idempotency_key(key);
-        event.send().map(|receipt| receipt.sequence).map_err(|error| error.to_string())
+        announced(topic, &key, &key)
+    }
+
+    fn act(how: String) -> Result<u64, String> {
+        match how.as_str() {
+            "well" => {}
+            "loop" => Self::spin(),
+            "sleep" => Self::sleep(u32::MAX),
+            "trap" => std::process::abort(),
+            "grow" => Self::grow(1 << 30),
+            _ => return announced("out".to_owned(), &how, &how),
+        }
+        Ok(0)
     }
 
     fn in_steps(topic: String, name: String, millis: u32) {
         let step = |what: &str| {
-            let event = latent_sdk::publish(&topic).text(what).idempotency_key(format!("{name}:{what}"));
+            let step = format!("{name}:{what}");
+            let event = latent_sdk::publish(&topic).text(step.as_str()).idempotency_key(step);
             event.send().expect("a step is published");
         };
         step("begun");
@@ -121,6 +133,11 @@ impl Work for Component {
     fn derived() -> Result<String, String> {
         latent_sdk::context::derive().map_err(|error| error.to_string())
     }
+}
+
+fn announced(topic: String, text: &str, key: &str) -> Result<u64, String> {
+    let event = latent_sdk::publish(topic).text(text).idempotency_key(key);
+    event.send().map(|receipt| receipt.sequence).map_err(|error| error.to_string())
 }
 
 export!(Component);

@@ -100,7 +100,11 @@ impl Admin {
             subjects: spec.subjects.clone(),
             storage: if spec.on_disk { StorageType::File } else { StorageType::Memory },
             discard: DiscardPolicy::New,
-            retention: if spec.by_interest { RetentionPolicy::Interest } else { RetentionPolicy::Limits },
+            retention: match (spec.by_interest, spec.work_queue) {
+                (true, _) => RetentionPolicy::Interest,
+                (_, true) => RetentionPolicy::WorkQueue,
+                _ => RetentionPolicy::Limits,
+            },
             duplicate_window: spec.duplicate_window,
             max_messages: spec.max_msgs,
             max_bytes: spec.max_bytes,
@@ -148,6 +152,10 @@ impl Admin {
             state.messages
         );
         let mut messages = Vec::new();
+        // Of a stream that never had one, the broker says that 0 is its last.
+        if state.messages == 0 {
+            return messages;
+        }
         for sequence in state.first_sequence..=state.last_sequence {
             match timed("reading a message", stream.get_raw_message(sequence)).await {
                 Ok(message) => messages.push(stored(message)),

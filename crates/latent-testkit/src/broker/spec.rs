@@ -102,6 +102,8 @@ pub struct StreamSpec {
     pub max_msg_size: i32,
     /// Keeps a message only while somebody is interested in it.
     pub by_interest: bool,
+    /// Keeps a message until it is acknowledged.
+    pub work_queue: bool,
     /// Kept in the broker's folder instead of in memory.
     pub on_disk: bool,
 }
@@ -117,6 +119,7 @@ impl StreamSpec {
             max_bytes: 16 << 20,
             max_msg_size: 1 << 20,
             by_interest: false,
+            work_queue: false,
             on_disk: false,
         }
     }
@@ -125,6 +128,13 @@ impl StreamSpec {
     #[must_use]
     pub const fn by_interest(mut self) -> Self {
         self.by_interest = true;
+        self
+    }
+
+    /// Keeping only what is not acknowledged yet.
+    #[must_use]
+    pub const fn work_queue(mut self) -> Self {
+        self.work_queue = true;
         self
     }
 

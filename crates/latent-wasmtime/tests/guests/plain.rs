@@ -160,6 +160,22 @@ async fn a_function_publishes_as_a_handler_does_and_the_attempt_is_counted() {
 }
 
 #[tokio::test]
+async fn one_function_ends_in_every_way() {
+    let bench = Bench::of(PLAIN.component).with_budget(|budget| budget.wall_time_millis = 50);
+    let cases = [
+        ("well", "success"),
+        ("loop", "fuel-exhausted"),
+        ("sleep", "timeout"),
+        ("trap", "trap"),
+        ("grow", "memory-exhausted"),
+        ("an-event", "success"),
+    ];
+    for (how, kind) in cases {
+        assert_eq!(call(&bench, WORK, "act", &format!("[\"{how}\"]")).await.outcome.kind(), kind, "{how}");
+    }
+}
+
+#[tokio::test]
 async fn a_function_in_steps_publishes_each_or_fails() {
     let bench = Bench::of(PLAIN.component);
     let report = call(&bench, WORK, "in-steps", r#"["out","m",1]"#).await;
