@@ -32,7 +32,7 @@ CPU_PERIOD_MICROS = 100_000
 # The suite's own target comes last; those before it run too where they exist.
 SUITES = {
     "nats_events": [("latent-nats", "broker"), ("latent-wasmtime", "nats_events")],
-    "nats_triggers": [("latent-wasmtime", "nats_triggers")],
+    "nats_triggers": [("latent-nats", "triggers"), ("latent-wasmtime", "nats_triggers")],
 }
 
 EXIT_USAGE = 2
