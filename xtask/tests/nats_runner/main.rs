@@ -48,7 +48,7 @@ struct Fake {
 }
 
 impl Fake {
-    /// With the publisher's suite built, and tests that end as `then` says.
+    /// With the publisher's suite built and the other not, and tests that end as `then` says.
     fn new(then: &str) -> Self {
         let env = CliEnv::new(python());
         let fake = env.folder().to_owned();
@@ -92,6 +92,11 @@ impl Fake {
 const METADATA: &str = r#"{"packages":[
     {"name":"latent-nats","targets":[{"name":"broker","kind":["test"]}]},
     {"name":"latent-wasmtime","targets":[{"name":"nats_events","kind":["test"]},{"name":"nats_triggers","kind":["lib"]}]}]}"#;
+
+/// Of both suites.
+const BUILT: &str = r#"{"packages":[
+    {"name":"latent-nats","targets":[{"name":"broker","kind":["test"]},{"name":"triggers","kind":["test"]}]},
+    {"name":"latent-wasmtime","targets":[{"name":"nats_events","kind":["test"]},{"name":"nats_triggers","kind":["test"]}]}]}"#;
 
 /// The interpreter itself: what stands in its place on the path may need the developer's home.
 fn python() -> PathBuf {
@@ -150,6 +155,23 @@ fn a_suite_that_is_unknown_or_not_built_runs_nothing_and_says_so() {
     assert!(not_built.stderr.contains("nats_triggers is not built yet"), "{}", not_built.stderr);
     assert_eq!(fake.run(&["--list"]).with_status(0).stdout, "nats_events: built\nnats_triggers: not built yet\n");
     assert_eq!(fake.read("tests"), "");
+}
+
+#[test]
+fn each_suite_runs_its_targets_in_order_its_own_last() {
+    let suites = [
+        ("nats_events", ["-p latent-nats --test broker", "-p latent-wasmtime --test nats_events"]),
+        ("nats_triggers", ["-p latent-nats --test triggers", "-p latent-wasmtime --test nats_triggers"]),
+    ];
+    for (suite, expected) in suites {
+        let fake = Fake::new("exit 0");
+        fake.env.write("metadata", BUILT);
+        let _ = fake.run(&["--suite", suite, "--caps", "none"]).with_status(0);
+        let tests = fake.read("tests");
+        assert_eq!(tests.lines().count(), 2, "{tests}");
+        assert!(tests.lines().zip(expected).all(|(line, expected)| line.contains(expected)), "{tests}");
+        assert_eq!(fake.run(&["--list"]).with_status(0).stdout, "nats_events: built\nnats_triggers: built\n");
+    }
 }
 
 #[test]
