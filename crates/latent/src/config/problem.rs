@@ -186,9 +186,7 @@ impl Fault {
     /// What to do about it.
     pub(super) fn next_step(&self) -> String {
         match self {
-            Self::NoFile => {
-                "go to the folder of your project, name a file with -c FILE, or make a project with `latent new NAME`".to_owned()
-            }
+            Self::NoFile => "go to your project's folder, name a file with -c FILE, or make one with `latent new NAME`".to_owned(),
             Self::Unreadable { .. } => "name a file that you may read with -c FILE".to_owned(),
             Self::TooLarge(_) => "split the node's work over several nodes".to_owned(),
             Self::NotText => "save the file as UTF-8".to_owned(),
@@ -223,24 +221,18 @@ impl Fault {
             Self::RetryDelays { .. } => "make the longest delay at least as long as the first".to_owned(),
             Self::DeadLetterSchema { .. } => "park in a topic without schema_ref".to_owned(),
             Self::DeadLetterCircle { .. } => "park in a topic whose own triggers park elsewhere, or nowhere".to_owned(),
-            Self::Streams { .. } => "correct it; docs/triggers.md lists every setting".to_owned(),
-            Self::NoBroker { .. } => "add [broker] with address, server_name, roots and credentials; docs/triggers.md shows one".to_owned(),
-            Self::StreamOfTopic { topic, .. } => format!("write topic = {topic:?} instead of stream, consumer and filter"),
-            Self::NoTriggerCredential { tenant, in_engine: true } => {
-                format!("add trigger_credentials = {{ {tenant} = \"NAME\" }} to [engine]")
-            }
-            Self::NoTriggerCredential { tenant, in_engine: false } => {
-                format!("add credentials = [{{ tenant = {tenant:?}, user = \"USER\", secret = \"NAME\" }}] to [broker]")
+            Self::Streams { .. } | Self::NoBroker { .. } | Self::StreamOfTopic { .. } | Self::NoTriggerCredential { .. } => {
+                self.next_step_of_streams()
             }
             Self::ReservedProvider { .. } => "choose another id".to_owned(),
             Self::Provider { .. } => "correct it; docs/publisher.md lists every setting".to_owned(),
             Self::Broker { .. } => "correct it; docs/configuration.md lists every setting of [engine]".to_owned(),
-            Self::OtherEngine { engine: Engine::Nats, .. } => "remove it, or use kind = \"embedded\"".to_owned(),
-            Self::OtherEngine { engine: Engine::Embedded, .. } => "remove it, or use kind = \"nats\"".to_owned(),
-            Self::TriggerOnNats { .. } => "leave the trigger out, or use kind = \"embedded\" in [engine]".to_owned(),
-            Self::DevOnNats => {
-                "use kind = \"embedded\" in the [engine] of the folder's latent.toml, or `latent run -c FILE` with this one".to_owned()
+            Self::OtherEngine { engine, .. } => {
+                let other = if *engine == Engine::Nats { Engine::Embedded } else { Engine::Nats };
+                format!("remove it, or use kind = {:?}", other.word())
             }
+            Self::TriggerOnNats { .. } => "leave the trigger out, or use kind = \"embedded\" in [engine]".to_owned(),
+            Self::DevOnNats => "use kind = \"embedded\" in the folder's latent.toml, or `latent run -c FILE` with this one".to_owned(),
             Self::ShareOnNats { .. } => "remove share, and give the other tenant a topic of its own".to_owned(),
             Self::SecretName { .. } => "use the name under which `latent secret list` shows it".to_owned(),
             Self::NoSecrets { .. } => "add [secrets] with key_file = \"secrets.key\"; docs/secrets.md shows how to make one".to_owned(),
@@ -260,6 +252,23 @@ impl Fault {
             Self::NotWasm { .. } => format!("name the file that `{BUILD}` makes"),
             Self::CoreModule { .. } | Self::ComponentVersion { .. } => format!("build it with `{BUILD}`"),
             Self::SocketPath { .. } => "choose a data_dir with a shorter path".to_owned(),
+        }
+    }
+}
+
+impl Fault {
+    /// The same of what is about triggers on streams.
+    fn next_step_of_streams(&self) -> String {
+        match self {
+            Self::NoBroker { .. } => "add [broker] with address, server_name, roots and credentials; docs/triggers.md shows one".to_owned(),
+            Self::StreamOfTopic { topic, .. } => format!("write topic = {topic:?} instead of stream, consumer and filter"),
+            Self::NoTriggerCredential { tenant, in_engine: true } => {
+                format!("add trigger_credentials = {{ {tenant} = \"NAME\" }} to [engine]")
+            }
+            Self::NoTriggerCredential { tenant, in_engine: false } => {
+                format!("add credentials = [{{ tenant = {tenant:?}, user = \"USER\", secret = \"NAME\" }}] to [broker]")
+            }
+            _ => "correct it; docs/triggers.md lists every setting".to_owned(),
         }
     }
 }

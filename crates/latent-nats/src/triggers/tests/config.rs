@@ -168,9 +168,8 @@ fn a_budget_larger_than_allowed_is_refused() {
 /// T-022, T-010, T-023.
 #[test]
 fn bindings_and_tenants_are_counted() {
-    let many = |count: usize, tenants: usize| {
-        with_bindings((0..count).map(|n| binding(&format!("t{}", n % tenants), &format!("b{n}"))).collect())
-    };
+    let many =
+        |count: usize, tenants: usize| with_bindings((0..count).map(|n| binding(&format!("t{}", n % tenants), &format!("b{n}"))).collect());
     let config = many(256, 8).unwrap();
     assert_eq!((config.bindings().len(), config.tenants().len()), (256, 8));
     for count in [0, 257] {
@@ -207,12 +206,30 @@ fn names_are_accepted_up_to_their_bounds_and_only_if_they_are_literal() {
         ("id", |binding| &mut binding.id, 64, false),
     ];
     let bad = [
-        "", " ", "a b", "a\tb", "a\n", "a\r\nPUB x 0\r\n", "a..b", ".a", "a.", "a.*", "*", ">", "a.>", "$JS.x", "_INBOX.x", "_inbox.x", "a\0",
-        "\u{e9}", "a\u{a0}b",
+        "",
+        " ",
+        "a b",
+        "a\tb",
+        "a\n",
+        "a\r\nPUB x 0\r\n",
+        "a..b",
+        ".a",
+        "a.",
+        "a.*",
+        "*",
+        ">",
+        "a.>",
+        "$JS.x",
+        "_INBOX.x",
+        "_inbox.x",
+        "a\0",
+        "\u{e9}",
+        "a\u{a0}b",
     ];
     for (name, field, bytes_max, has_tokens) in fields {
         let of = |text: &str| with_binding(|binding| *field(binding) = Some(text.to_owned()));
-        let refused = |text: &str| matches!(of(text), Err(ConfigError::Binding { problem: BindingProblem::Name { field, .. }, .. }) if field == name);
+        let refused =
+            |text: &str| matches!(of(text), Err(ConfigError::Binding { problem: BindingProblem::Name { field, .. }, .. }) if field == name);
         for text in bad {
             assert!(refused(text), "{name} {text:?}: {:?}", of(text));
         }

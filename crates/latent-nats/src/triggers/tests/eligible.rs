@@ -158,7 +158,8 @@ async fn without_room_nothing_is_asked_and_with_room_again_it_goes_on() {
         let peer = FakePeer::start(&ca().issue(SERVER_NAME), vec![handled()]);
         let bindings = Some(vec![binding("shop", "a")]);
         let (mut triggers, _monitor) = half.install_all(at(TriggerDraft { bindings, ..draft() }, peer.address()));
-        let other = half.pools.pools.register(&ProviderId::parse("other").unwrap(), Epoch(1), &[TenantId::parse("shop").unwrap()], 0, 1).unwrap();
+        let other =
+            half.pools.pools.register(&ProviderId::parse("other").unwrap(), Epoch(1), &[TenantId::parse("shop").unwrap()], 0, 1).unwrap();
         let lease = other.call(0, 0).unwrap().await.unwrap();
         // Queued calls wait behind a full pool only.
         let waits = (limit.name == limits::POOL_CALLS_QUEUED.name).then(|| {
@@ -171,7 +172,11 @@ async fn without_room_nothing_is_asked_and_with_room_again_it_goes_on() {
         }
         let waiting = (limit.name == limits::POOL_CALLS_QUEUED.name).then(|| other.call(0, 0).unwrap());
         let step = triggers.step(&half.manager).await;
-        assert!(matches!(step, StepOutcome::Reported(step) if step.end == StepEnd::Failed(StepFault::PoolFull)), "{}: {step:?}", limit.name);
+        assert!(
+            matches!(step, StepOutcome::Reported(step) if step.end == StepEnd::Failed(StepFault::PoolFull)),
+            "{}: {step:?}",
+            limit.name
+        );
         assert_eq!(half.manager.snapshot().node.held(), 0, "{}", limit.name);
         assert_eq!(peer.accepted(), 0, "{}", limit.name);
         drop((lease, leases, waiting));

@@ -42,7 +42,8 @@ async fn a_hundred_empty_polls_leave_the_last_report_in_place() {
 #[tokio::test]
 async fn what_is_shown_has_no_text_of_anybody_else() {
     let script = vec![inspected(1), pulled(&message(r#"["marker"]"#)), settled(r#"-NAK {"delay":200000000}"#), inspected(1)];
-    let script = script.into_iter().flatten().chain([Step::ServeUntil(super::bench::PULL.to_vec()), Step::send("-ERR 'marker'\r\n"), Step::Hold]);
+    let script =
+        script.into_iter().flatten().chain([Step::ServeUntil(super::bench::PULL.to_vec()), Step::send("-ERR 'marker'\r\n"), Step::Hold]);
     let mut bench = Bench::start(vec![open_then(script)]);
     bench.reported().await;
     assert!(matches!(bench.fault().await, StepFault::Protocol(_)));
@@ -57,7 +58,8 @@ async fn what_is_shown_has_no_text_of_anybody_else() {
 async fn a_binding_is_idle_busy_saturated_delayed_stalled_stranded_or_stopped() {
     let board = Board::new(Epoch(3), 1, 1);
     let state = || board.states()[0];
-    let backlog = |pending, unacknowledged, delivered_up_to, settled_up_to| Backlog { pending, unacknowledged, delivered_up_to, settled_up_to };
+    let backlog =
+        |pending, unacknowledged, delivered_up_to, settled_up_to| Backlog { pending, unacknowledged, delivered_up_to, settled_up_to };
     assert_eq!(state(), TriggerState::Stopped);
     board.driven();
     assert_eq!(state(), TriggerState::Idle);

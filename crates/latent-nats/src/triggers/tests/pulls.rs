@@ -158,9 +158,8 @@ async fn an_inspection_that_does_not_fit_is_told_and_followed_by_no_pull() {
     let missing = |err_code: u32| Step::reply_message(format!(r#"{{"error":{{"code":404,"err_code":{err_code},"description":"no"}}}}"#));
     let block = "NATS/1.0 503\r\n\r\n";
     let none = format!("HMSG {{inbox}} 1 {0} {0}\r\n{block}\r\n", block.len());
-    let no_responders = Step::reply(move |received| {
-        none.replace("{inbox}", &latent_testkit::fake_peer::reply_inbox(received).unwrap()).into_bytes()
-    });
+    let no_responders =
+        Step::reply(move |received| none.replace("{inbox}", &latent_testkit::fake_peer::reply_inbox(received).unwrap()).into_bytes());
     let table = [
         (changed(r#""stream_name":"IN""#, r#""stream_name":"OTHER""#), StepFault::Mismatch(ProfileField::Stream), true),
         (changed(r#""name":"a""#, r#""name":"b""#), StepFault::Mismatch(ProfileField::Consumer), true),
@@ -200,7 +199,8 @@ async fn the_status_behind_a_message_is_taken_wherever_it_arrives() {
             script.extend(pulled(&frames));
             let inbox = |received: &[u8]| {
                 let text = String::from_utf8_lossy(received).into_owned();
-                let pull = text.split("\r\n").filter(|line| line.contains("MSG.NEXT")).last().unwrap().split(' ').nth(2).unwrap().to_owned();
+                let pull =
+                    text.split("\r\n").filter(|line| line.contains("MSG.NEXT")).last().unwrap().split(' ').nth(2).unwrap().to_owned();
                 pull
             };
             let late = late.clone();

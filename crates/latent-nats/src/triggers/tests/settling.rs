@@ -147,7 +147,8 @@ async fn a_message_that_waits_for_its_delay_is_told_as_delayed_and_not_asked_for
 #[tokio::test(start_paused = true)]
 async fn what_comes_too_late_for_a_run_is_not_pulled() {
     let _standing = StandingTime::hold();
-    let script = [Step::ServeUntil(super::bench::INSPECTION.to_vec()), Step::Gate, Step::reply_message(super::bench::info(1, 0)), Step::Hold];
+    let script =
+        [Step::ServeUntil(super::bench::INSPECTION.to_vec()), Step::Gate, Step::reply_message(super::bench::info(1, 0)), Step::Hold];
     let mut bench = Bench::start(vec![open_then(script)]);
     let late = async {
         bench.peer.until_received(0, super::bench::INSPECTION).await;

@@ -1,8 +1,8 @@
 //! Peers that do not let anybody in: few dials, a reason that can be read, and others that are served (BUG-25, D-14, T-054).
 
+use latent_capabilities::PoolSettings;
 use latent_testkit::broker::SERVER_NAME;
 use latent_testkit::fake_peer::{FakePeer, INFO, Step};
-use latent_capabilities::PoolSettings;
 
 use super::bench::{Bench, Half, at, binding, ca, draft, small_node};
 use crate::triggers::{StepEnd, StepFault, StepOutcome, TriggerDraft, TriggerState};
@@ -43,7 +43,8 @@ async fn refused_credentials_never_become_a_loop_of_connections() {
 /// T-054: the tenant beside it is visited as before.
 #[tokio::test]
 async fn a_tenant_that_is_turned_away_keeps_no_other_out() {
-    let refused = vec![Step::send(INFO), Step::ExpectUntil(b"PING\r\n".to_vec()), Step::send("-ERR 'Authorization Violation'\r\n"), Step::Close];
+    let refused =
+        vec![Step::send(INFO), Step::ExpectUntil(b"PING\r\n".to_vec()), Step::send("-ERR 'Authorization Violation'\r\n"), Step::Close];
     let served = super::bench::open_then((0..5).flat_map(|_| super::bench::inspected(0)).chain([Step::Hold]));
     let peer = FakePeer::start(&ca().issue(SERVER_NAME), vec![refused, served]);
     let half = Half::new(PoolSettings::default(), small_node());
