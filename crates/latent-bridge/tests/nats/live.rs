@@ -1,14 +1,15 @@
 //! Brokers, manifests and records of these tests, and what a broker says beside the bus.
 
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, NatsRoots};
 use latent_bridge::{BridgeManifest, EventBus, NatsBus, PublishAck, RetentionSpec, TopicSpec};
-use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, StoredRecord, Uid};
+use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, StoredRecord, Uid, UnixMillis};
 use latent_testkit::broker::{Admin, Broker, BrokerAuth, BrokerSpec, BrokerUser, Connection, SERVER_NAME, TestCa};
-use latent_testkit::wait_until;
+use latent_testkit::{ManualClock, wait_until};
 
 pub(crate) const USER: &str = "bus";
 pub(crate) const PASSWORD: &str = "of a broker that lives as long as one test";
@@ -34,6 +35,15 @@ pub(crate) fn options_at(addresses: &[SocketAddrV4], ca: &TestCa) -> NatsOptions
 
 pub(crate) fn options(broker: &Broker) -> NatsOptions {
     options_at(&[broker.address()], broker.ca())
+}
+
+/// As [`with_topic`], with a clock that only the test moves: nothing in flight is ever late but by that.
+pub(crate) fn with_clock(spec: BrokerSpec, partitions: u32) -> (Broker, NatsBus, Arc<ManualClock>) {
+    let broker = Broker::start(spec);
+    let clock = Arc::new(ManualClock::starting_at(UnixMillis(1_800_000_000_000)));
+    let options = NatsOptions { clock: Arc::clone(&clock) as _, ..options(&broker) };
+    let bus = NatsBus::provision_with(options, &manifest(partitions)).unwrap();
+    (broker, bus, clock)
 }
 
 /// The topic `t` with this many partitions.

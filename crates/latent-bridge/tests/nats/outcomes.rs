@@ -1,10 +1,14 @@
 //! What becomes of one publication (B-054 to B-056): what is written, and what is said of it when it is not, or may not be.
 
+use std::sync::Arc;
+
+use latent_bridge::limits::CONNECTOR_OPERATION_MILLIS;
+use latent_bridge::nats_bus::NatsOptions;
 use latent_bridge::{BridgeManifest, BusError, EventBus, NatsBus, PublishAck, TopicSpec};
-use latent_core::{Attributes, MediaType, NewRecord, Partition, Uid, UncertainCause, partition_for};
+use latent_core::{Attributes, MediaType, NewRecord, Partition, Uid, UncertainCause, UnixMillis, partition_for};
 use latent_testkit::broker::Broker;
 use latent_testkit::proxy::{At, Direction, Fault, FaultProxy};
-use latent_testkit::require_broker;
+use latent_testkit::{ManualClock, require_broker, wait_until};
 use serde_json::{Value, json};
 
 use crate::live::{
@@ -91,11 +95,15 @@ fn a_lost_acknowledgement_is_uncertain_and_the_same_uid_again_finds_the_first_re
     require_broker!();
     let (broker, direct) = with_topic(spec(), 1);
     let proxy = FaultProxy::start(&broker);
-    let bus = NatsBus::open_with(options_at(&[proxy.address()], broker.ca()), &manifest(1)).unwrap();
+    let clock = Arc::new(ManualClock::starting_at(UnixMillis(1_800_000_000_000)));
+    let options = NatsOptions { clock: Arc::clone(&clock) as _, ..options_at(&[proxy.address()], broker.ca()) };
+    let bus = NatsBus::open_with(options, &manifest(1)).unwrap();
     let cut = proxy.inject(None, Direction::ToClient, At::Before(b"{\"stream\":\"av_t\",\"seq\"".to_vec()), Fault::Cut);
     let event = record("u", "k", "x");
-    let uncertain = bus.publish_record("t", &event).unwrap_err();
-    assert!(cut.is_reached());
+    let publication = bus.submit_record("t", event.clone());
+    wait_until("its acknowledgement is lost", || cut.is_reached());
+    clock.advance_millis(CONNECTOR_OPERATION_MILLIS.default);
+    let uncertain = publication.wait().unwrap_err();
     assert!(matches!(&uncertain, BusError::Uncertain { uid, .. } if uid.as_str() == "u"), "{uncertain:?}");
     assert!(!uncertain.is_permanent());
     let stored = stored(&direct);

@@ -7,12 +7,13 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use latent_bridge::limits::CONNECTOR_OPERATION_MILLIS;
 use latent_bridge::nats_bus::{NatsOptions, NatsRoots};
 use latent_bridge::{BusError, EventBus, NatsBus, PublishAck};
 use latent_testkit::broker::{Broker, TestCa};
 use latent_testkit::{ChildGuard, require_broker, wait_until};
 
-use crate::live::{manifest, options_at, record, spec, stored, with_topic};
+use crate::live::{manifest, options_at, record, spec, stored, with_clock, with_topic};
 
 /// Set in a child to the server and the root's file.
 const CHILD: &str = "LATENT_BRIDGE_TEST_EXITING_CHILD";
@@ -21,28 +22,38 @@ const PARTITIONS: u32 = 4;
 /// What one thread of many has seen.
 #[derive(Default)]
 struct Seen {
+    /// Calls that began.
+    begun: AtomicUsize,
+    /// Calls that ended, one way or the other.
+    ended: AtomicUsize,
     acknowledged: AtomicUsize,
     not_sent: AtomicUsize,
     uncertain: AtomicUsize,
 }
 
-/// Publishes one uid after the other, each until it is acknowledged.
+/// Publishes one uid after the other, each until it is acknowledged. Only what was not acknowledged is published again, and only what may have
+/// been stored is a duplicate then.
 fn publish(bus: &NatsBus, thread: usize, seen: &Seen, stop: &AtomicBool) -> Vec<PublishAck> {
-    let mut acks = Vec::new();
+    let mut acks: Vec<PublishAck> = Vec::new();
     for n in 0.. {
         if stop.load(Ordering::SeqCst) {
             return acks;
         }
-        let uid = format!("{thread}-{n}");
+        let (uid, mut was_uncertain) = (format!("{thread}-{n}"), false);
         wait_until("it is acknowledged", || {
-            let counted = match bus.publish_record("t", &record(&uid, &uid, uid.clone())) {
+            seen.begun.fetch_add(1, Ordering::SeqCst);
+            let result = bus.publish_record("t", &record(&uid, &uid, uid.clone()));
+            seen.ended.fetch_add(1, Ordering::SeqCst);
+            let counted = match result {
                 Ok(ack) => {
+                    assert!(was_uncertain || !ack.duplicate, "{uid} was stored by a call that said it was not");
                     acks.push(ack);
                     &seen.acknowledged
                 }
                 Err(BusError::NotSent { .. }) => &seen.not_sent,
                 Err(BusError::Uncertain { uid: uncertain, .. }) => {
                     assert_eq!(uncertain.as_str(), uid);
+                    was_uncertain = true;
                     &seen.uncertain
                 }
                 // The stream has no leader for a moment.
@@ -68,18 +79,18 @@ fn check(bus: &NatsBus, acks: &[PublishAck]) {
     assert_eq!(acknowledged, places);
 }
 
-/// BUG-45. The broker ends and comes back with its store, ends as in a power cut, and stands still for longer than an operation may take:
-/// every acknowledged record is there once. What is not acknowledged says whether it was handed over, and retries by uid double nothing.
+/// BUG-45. The broker ends and comes back with its store, ends as in a power cut, and stands still: every acknowledged record is there once.
+/// What is not acknowledged says whether it was handed over, and retries by uid double nothing. Only the test moves the bus's clock, so an
+/// outage is as long as it says: one of 5 s ends no call, one of 20 s ends every call that was under way, none of which took longer than
+/// an operation may (10 s).
 #[test]
 fn bug_45_only_what_the_stream_acknowledged_is_acknowledged_and_retries_double_nothing() {
     require_broker!();
-    let (broker, bus) = with_topic(spec(), PARTITIONS);
+    const LIMIT: u64 = CONNECTOR_OPERATION_MILLIS.default;
+    let (broker, bus, clock) = with_clock(spec(), PARTITIONS);
     let (stop, seen, acks) = (AtomicBool::new(false), [(); 8].map(|()| Seen::default()), Mutex::new(Vec::new()));
-    let all = |of: fn(&Seen) -> &AtomicUsize, at_least: &[usize]| {
-        seen.iter().zip(at_least).all(|(seen, at_least)| of(seen).load(Ordering::SeqCst) > *at_least)
-    };
-    let now =
-        |of: fn(&Seen) -> &AtomicUsize, more: usize| seen.iter().map(|seen| of(seen).load(Ordering::SeqCst) + more).collect::<Vec<_>>();
+    let now = |of: fn(&Seen) -> &AtomicUsize| seen.iter().map(|seen| of(seen).load(Ordering::SeqCst)).collect::<Vec<_>>();
+    let all_above = |of: fn(&Seen) -> &AtomicUsize, before: &[usize]| now(of).iter().zip(before).all(|(now, before)| now > before);
     std::thread::scope(|scope| {
         for (thread, seen) in seen.iter().enumerate() {
             let (bus, stop, acks) = (&bus, &stop, &acks);
@@ -89,22 +100,47 @@ fn bug_45_only_what_the_stream_acknowledged_is_acknowledged_and_retries_double_n
             });
         }
         let goes_on = |what: &str| {
-            let before = now(|seen| &seen.acknowledged, 20);
-            wait_until(what, || all(|seen| &seen.acknowledged, &before));
+            let before: Vec<_> = now(|seen| &seen.acknowledged).into_iter().map(|count| count + 20).collect();
+            wait_until(what, || all_above(|seen| &seen.acknowledged, &before));
+        };
+        // Each thread has one call at a time: when so many have ended, each that had begun has.
+        let calls_end = |what: &str, begun: &[usize]| {
+            wait_until(what, || now(|seen| &seen.ended).iter().zip(begun).all(|(ended, begun)| ended >= begun));
         };
         goes_on("every thread publishes");
-        for end in [Broker::stop, Broker::kill] {
-            let before = now(|seen| &seen.not_sent, 0);
+        for (end, millis) in [(Broker::stop as fn(&Broker), 5_000), (Broker::kill, 20_000)] {
+            let before = now(|seen| &seen.not_sent);
             end(&broker);
-            wait_until("every thread is told that nothing is sent", || all(|seen| &seen.not_sent, &before));
+            let begun = now(|seen| &seen.begun);
+            clock.advance_millis(millis);
+            if millis < LIMIT {
+                // What was under way when the broker ended is answered by nobody.
+                clock.advance_millis(LIMIT - millis);
+            }
+            calls_end("every call that was under way ends", &begun);
+            wait_until("every thread is told that nothing is sent", || all_above(|seen| &seen.not_sent, &before));
             broker.restart();
             goes_on("every thread publishes again");
         }
-        let before = now(|seen| &seen.uncertain, 0);
+        let (before, acknowledged) = (now(|seen| &seen.uncertain), now(|seen| &seen.acknowledged));
         broker.pause();
-        wait_until("every thread is told that its event may be stored", || all(|seen| &seen.uncertain, &before));
+        clock.advance_millis(5_000);
         broker.resume();
-        goes_on("every thread publishes after the standstill");
+        goes_on("every thread publishes after a standstill of 5 s");
+        assert_eq!(now(|seen| &seen.uncertain), before, "which ended no call");
+        assert!(all_above(|seen| &seen.acknowledged, &acknowledged));
+
+        broker.pause();
+        let begun = now(|seen| &seen.begun);
+        clock.advance_millis(20_000);
+        calls_end("every call ends within the time of an operation", &begun);
+        wait_until("every thread is told that its event may be stored", || {
+            // Some thread's call may have begun after the clock was moved.
+            clock.advance_millis(LIMIT);
+            all_above(|seen| &seen.uncertain, &before)
+        });
+        broker.resume();
+        goes_on("every thread publishes after a standstill of 20 s");
         stop.store(true, Ordering::SeqCst);
     });
     check(&bus, &acks.into_inner().unwrap());

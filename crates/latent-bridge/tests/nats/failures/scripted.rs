@@ -4,7 +4,7 @@
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -157,8 +157,11 @@ impl Drop for ScriptedJetStream {
 
 /// What a real broker says of the stream, with as many messages as the script has.
 fn genuine_info(messages: usize) -> Value {
-    let (broker, _bus) = with_topic(spec(), 1);
-    let mut info: Value = beside(&broker, async |admin| admin.jetstream().request(format!("STREAM.INFO.{STREAM}"), &()).await.unwrap());
+    static GENUINE: LazyLock<Value> = LazyLock::new(|| {
+        let (broker, _bus) = with_topic(spec(), 1);
+        beside(&broker, async |admin| admin.jetstream().request(format!("STREAM.INFO.{STREAM}"), &()).await.unwrap())
+    });
+    let mut info = GENUINE.clone();
     info["state"]["messages"] = json!(messages);
     info["state"]["first_seq"] = json!(1);
     info["state"]["last_seq"] = json!(messages);
