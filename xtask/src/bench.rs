@@ -38,6 +38,7 @@ pub(crate) fn run(root: &Path, form: Form) -> Result<(), Failure> {
     }
     publications(root, form)?;
     topics(root, form)?;
+    pulled(root, form)?;
     eprintln!("{ELSEWHERE}");
     Ok(())
 }
@@ -68,8 +69,24 @@ pub(crate) fn broker(root: &Path, form: Form) -> Result<(), Failure> {
 
 fn topics(root: &Path, form: Form) -> Result<(), Failure> {
     let server = broker::ensure(root)?;
-    let mut command = beside_a_broker(root, "with_nats_url", &command(&latent(root)?, "broker", form));
+    let mut command = beside_a_broker(root, &["with_nats_url", "--"], &command(&latent(root)?, "broker", form));
     run_lines("measuring topics on a broker", command.env(broker::SERVER_VAR, server), |_| {})
+}
+
+/// Measures what wakes functions: events of the embedded log, and messages of the pinned broker.
+///
+/// # Errors
+/// As [`run`], and when there is no broker.
+pub(crate) fn trigger(root: &Path, form: Form) -> Result<(), Failure> {
+    build(root)?;
+    run_lines("measuring triggers", &mut command(&latent(root)?, "trigger", form), |_| {})?;
+    pulled(root, form)
+}
+
+fn pulled(root: &Path, form: Form) -> Result<(), Failure> {
+    let server = broker::ensure(root)?;
+    let mut command = with_consumers(root, &command(&latent(root)?, "trigger", form));
+    run_lines("measuring triggers on a broker", command.env(broker::SERVER_VAR, server), |_| {})
 }
 
 fn build(root: &Path) -> Result<(), Failure> {
@@ -94,12 +111,17 @@ fn command(latent: &Path, word: &str, form: Form) -> Command {
 
 /// The command with a broker that lives as long as it, and the arguments that say which.
 fn with_broker(root: &Path, command: &Command) -> Command {
-    beside_a_broker(root, "with_broker", command)
+    beside_a_broker(root, &["with_broker", "--"], command)
 }
 
-fn beside_a_broker(root: &Path, example: &str, command: &Command) -> Command {
+/// The same with consumers to pull from.
+fn with_consumers(root: &Path, command: &Command) -> Command {
+    beside_a_broker(root, &["with_broker", "--", "--consumers"], command)
+}
+
+fn beside_a_broker(root: &Path, example: &[&str], command: &Command) -> Command {
     let mut with = cargo(root);
-    with.args(["run", "--quiet", "--locked", "--package", "latent-testkit", "--features", "broker", "--example", example, "--"]);
+    with.args(["run", "--quiet", "--locked", "--package", "latent-testkit", "--features", "broker", "--example"]).args(example);
     with.arg(command.get_program()).args(command.get_args());
     with
 }
@@ -115,5 +137,7 @@ mod tests {
         assert!(command_line(&command(latent, "bus", Form::Readable)).ends_with("latent bench bus"));
         let given = with_broker(Path::new("."), &command(latent, "publish", Form::Json));
         assert!(command_line(&given).ends_with("--example with_broker -- target/release/latent bench publish --json"));
+        let given = with_consumers(Path::new("."), &command(latent, "trigger", Form::Readable));
+        assert!(command_line(&given).ends_with("--example with_broker -- --consumers target/release/latent bench trigger"));
     }
 }

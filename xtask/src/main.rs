@@ -37,6 +37,7 @@ usage: cargo xtask <command>
   bench [--json]    measure log, activations, deliveries and publications, built with optimisations, as ratios to loops by hand
   bench broker [--json]  only topics on the pinned broker, which is started for it
   bench publish [--json]  only publications, on the pinned broker, which is started for it
+  bench trigger [--json]  only triggers, of the log and of the pinned broker, which is started for it
   campaign NAME     a long run whose report goes into docs/reliability.md: activations, bytes, cluster, deliveries or kills
 
 example: cargo xtask demo --json";
@@ -69,6 +70,8 @@ fn run(arguments: &[&str]) -> Result<(), Failure> {
         ["bench", "broker", "--json"] => bench::broker(&root, bench::Form::Json),
         ["bench", "publish"] => bench::publish(&root, bench::Form::Readable),
         ["bench", "publish", "--json"] => bench::publish(&root, bench::Form::Json),
+        ["bench", "trigger"] => bench::trigger(&root, bench::Form::Readable),
+        ["bench", "trigger", "--json"] => bench::trigger(&root, bench::Form::Json),
         ["campaign", name] => campaign::run(&root, name),
         ["broker"] => {
             broker::ensure_reader(&root)?;

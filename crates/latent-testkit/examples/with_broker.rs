@@ -1,12 +1,14 @@
 //! `with_broker PROGRAM ARGUMENTS…`: runs a program with the pinned broker beside it, and tells it which: `--address`, `--server-name`,
-//! `--root`, `--user`, `--password-file`, `--subject`, `--stream`. For `cargo xtask bench publish`.
+//! `--root`, `--user`, `--password-file`, `--subject`, `--stream`. For `cargo xtask bench publish` and `cargo xtask bench trigger`.
 //!
-//! The broker has one stream, in files below the folder for temporary ones. It ends with this process, however that ends.
+//! The broker has one stream, in files below the folder for temporary ones. It ends with this process, however that ends. With `--consumers`
+//! ahead of the program the stream has 258 durable consumers `bench-0` and so on, as `nats-jetstream-pull-v1` needs them, each of one subject
+//! below the one that is told.
 #![allow(clippy::expect_used, clippy::print_stderr, reason = "a tool of the project: a panic is how it fails")]
 
 use std::process::{Command, ExitCode};
 
-use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, StreamSpec};
+use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, PullConsumer, StreamSpec};
 
 /// A name that leads to the broker's address, for clients that look the name up.
 const SERVER_NAME: &str = "localhost";
@@ -18,14 +20,19 @@ const STREAM: &str = "BENCH";
 const STREAM_BYTES_MAX: i64 = 8 << 30;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    let has_consumers = arguments.next_if(|word| word == "--consumers").is_some();
     let Some(program) = arguments.next() else {
-        eprintln!("usage: with_broker PROGRAM ARGUMENTS…");
+        eprintln!("usage: with_broker [--consumers] PROGRAM ARGUMENTS…");
         return ExitCode::from(2);
     };
-    let user = BrokerUser::publisher(USER, PASSWORD, [SUBJECT]);
-    let stream = StreamSpec::new(STREAM, [SUBJECT]).on_disk(STREAM_BYTES_MAX);
+    let consumers = if has_consumers { PullConsumer::of_the_bench(STREAM, SUBJECT) } else { Vec::new() };
+    let mut user = BrokerUser::trigger(USER, PASSWORD, consumers.iter().map(|consumer| (STREAM, consumer.name.as_str())));
+    let subjects: Vec<_> = consumers.iter().map(|consumer| consumer.filter.clone()).chain([SUBJECT.to_owned()]).collect();
+    user.publish.extend(subjects.iter().cloned());
+    let stream = StreamSpec::new(STREAM, subjects).on_disk(STREAM_BYTES_MAX);
     let broker = Broker::start(BrokerSpec { server_name: SERVER_NAME.to_owned(), ..BrokerSpec::with_users([user]).stream(stream) });
+    broker.add_consumers(&consumers);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (root, password) = (folder.path().join("root.der"), folder.path().join("password"));
     std::fs::write(&root, broker.ca().root_der()).expect("a file for the root");

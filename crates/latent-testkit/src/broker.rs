@@ -8,6 +8,7 @@
 mod admin;
 mod ca;
 mod cluster;
+mod consumer;
 mod monitor;
 mod process;
 mod spec;
@@ -21,6 +22,7 @@ use tempfile::TempDir;
 pub use admin::{Admin, StoredMessage};
 pub use ca::{Issued, TestCa};
 pub use cluster::Cluster;
+pub use consumer::PullConsumer;
 pub use monitor::Connection;
 pub use process::{CGROUPS_VAR, RUN_VAR, SERVER_VAR, VERSION, is_available};
 use process::{Running, Started};
@@ -201,6 +203,19 @@ impl Broker {
     /// Its process id, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.state().running.as_ref().map(Running::pid)
+    }
+
+    /// Makes consumers.
+    ///
+    /// # Panics
+    /// When the broker refuses.
+    pub fn add_consumers(&self, consumers: &[PullConsumer]) {
+        block_on(async {
+            let admin = self.admin().await;
+            for consumer in consumers {
+                admin.add_consumer(&consumer.stream, &consumer.settings()).await;
+            }
+        });
     }
 
     fn provision(&self) {

@@ -8,10 +8,9 @@ use latent_nats::triggers::{BindingDraft, BudgetDraft, LastStep, StepEnd, StepOu
 use latent_nats::{EndpointDraft, MappingDraft, NatsDraft, RootsDraft};
 use latent_node::delivery::{Confirmation, TerminationReason, VisitSettlement};
 use latent_node::{JournalEntry, NodeLimits};
-use latent_testkit::broker::{Admin, Broker, BrokerSpec, BrokerUser, StreamSpec};
+use latent_testkit::broker::{Admin, Broker, BrokerSpec, BrokerUser, PullConsumer, StreamSpec};
 use latent_testkit::proxy::FaultProxy;
 use latent_testkit::until_some;
-use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::node::{Node, Orders, TENANTS, TOPIC, password, publishing_user};
@@ -114,22 +113,16 @@ pub(crate) fn subject(name: &str) -> String {
     format!("in.{name}")
 }
 
-/// The consumer that a binding needs, in the broker's own form.
-fn consumer_settings(binding: &BindingDraft) -> Value {
-    json!({
-        "durable_name": binding.consumer,
-        "filter_subject": binding.filter,
-        "ack_policy": "explicit",
-        "replay_policy": "instant",
-        "deliver_policy": "all",
-        "max_waiting": 1,
-        "max_ack_pending": 1,
-        "max_batch": 1,
-        "max_expires": 100_000_000,
-        "max_bytes": binding.payload_ceiling_bytes.unwrap() + 9_216,
-        "ack_wait": binding.ack_wait_millis.unwrap() * 1_000_000,
-        "max_deliver": binding.max_deliver.unwrap(),
-    })
+/// The consumer that a binding needs.
+fn consumer(binding: &BindingDraft) -> PullConsumer {
+    PullConsumer {
+        stream: IN.to_owned(),
+        name: binding.consumer.clone().unwrap(),
+        filter: binding.filter.clone().unwrap(),
+        payload_bytes_max: binding.payload_ceiling_bytes.unwrap(),
+        ack_wait_millis: binding.ack_wait_millis.unwrap(),
+        max_deliver: binding.max_deliver.unwrap(),
+    }
 }
 
 /// See the module.
@@ -153,9 +146,7 @@ impl Ground {
     pub(crate) async fn prepare(setup: Setup) -> Self {
         let broker = Broker::start(setup.spec());
         let admin = broker.admin().await;
-        for binding in &setup.bindings {
-            admin.add_consumer(IN, &consumer_settings(binding)).await;
-        }
+        broker.add_consumers(&setup.bindings.iter().map(consumer).collect::<Vec<_>>());
         let proxy = (setup.proxied != Proxied::Nobody).then(|| FaultProxy::start(&broker));
         let address = |who| match &proxy {
             Some(proxy) if setup.proxied == who => proxy.address(),

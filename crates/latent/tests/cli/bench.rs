@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 
-use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, StreamSpec};
+use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser, PullConsumer, StreamSpec};
 use serde_json::json;
 
 use super::*;
@@ -182,4 +182,48 @@ fn publications_are_measured_on_a_broker_and_every_line_has_the_stable_fields() 
         assert_eq!((&row["pass"], &row["runs"]), (&json!(null), &json!(2)), "{row}");
     }
     assert_eq!(entries(&env), 0, "the folder of the secrets is gone");
+}
+
+#[test]
+fn messages_of_a_broker_are_measured_and_every_line_has_the_stable_fields() {
+    latent_testkit::require_broker!();
+    let env = with_disk();
+    let consumers = PullConsumer::of_the_bench("BENCH", "bench.in");
+    let mut user = BrokerUser::trigger("bench", "a password", consumers.iter().map(|consumer| ("BENCH", consumer.name.as_str())));
+    let subjects: Vec<_> = consumers.iter().map(|consumer| consumer.filter.clone()).collect();
+    user.publish.extend(subjects.clone());
+    let stream = StreamSpec::new("BENCH", subjects);
+    let broker = Broker::start(BrokerSpec { server_name: "localhost".to_owned(), ..BrokerSpec::with_users([user]).stream(stream) });
+    broker.add_consumers(&consumers);
+    std::fs::write(env.folder().join("root.der"), broker.ca().root_der()).unwrap();
+    std::fs::write(env.folder().join("password"), "a password\n").unwrap();
+    let address = broker.address().to_string();
+    let target = ["--address", &address, "--server-name", "localhost", "--root", "root.der", "--user", "bench"];
+    let place = ["--password-file", "password", "--subject", "bench.in", "--stream", "BENCH", "--dir", "disk"];
+    let rows = documents(&env.run([&["bench", "trigger", "--quick", "--json"][..], &target, &place].concat()).with_status(0));
+    let named: Vec<_> = rows.iter().map(|row| (row["id"].as_str().unwrap(), row["case"].as_str().unwrap())).collect();
+    let expected = [
+        ("Q-20", "v1, one binding"),
+        ("Q-23", "bytes of each of 256"),
+        ("Q-23", "sockets"),
+        ("Q-23", "tasks"),
+        ("Q-23", "CPU, rests of 100 ms"),
+        ("Q-23", "a round, rests of 100 ms"),
+        ("Q-23", "CPU, rests of 1 s"),
+        ("Q-22", "v1, one binding"),
+        ("Q-22", "v1, 256 bindings"),
+    ];
+    assert_eq!(named, expected);
+    for row in &rows {
+        assert!(row["ours"].is_f64() && row["ratio"].is_f64() && row["reference"].as_f64().is_some_and(|number| number > 0.0), "{row}");
+        assert_eq!((&row["pass"], &row["runs"]), (&json!(null), &json!(2)), "{row}");
+    }
+    assert_eq!(entries(&env), 0, "the folder of the secrets is gone");
+}
+
+#[test]
+fn rows_of_a_broker_need_one_and_it_is_said_who_starts_it() {
+    let env = with_disk();
+    let error = error_of(&env.run(["bench", "trigger", "--rows", "Q-20", "--json"]).with_status(2));
+    assert!(error["why"].as_str().unwrap().contains("cargo xtask bench trigger"), "{error}");
 }

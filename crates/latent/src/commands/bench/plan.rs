@@ -35,6 +35,10 @@ pub(super) struct Plan {
     pub(super) pages: usize,
     /// Publications of a slice that publishes on a broker.
     pub(super) publications: u32,
+    /// Messages of a slice that wakes a function of a broker's.
+    pub(super) wake_ups: u64,
+    /// How long one look at what is idle takes.
+    pub(super) idle: Duration,
     /// Batches that are stored before a kill.
     pub(super) killed_batches: u64,
     /// How long a row may wait in total for a calm machine.
@@ -59,6 +63,8 @@ impl Plan {
             lookups: 4_000,
             pages: 40,
             publications: 2_000,
+            wake_ups: 12,
+            idle: Duration::from_secs(2),
             killed_batches: 16,
             patience: Duration::from_secs(5),
             learning_probes: 12,
@@ -80,6 +86,8 @@ impl Plan {
             lookups: 20,
             pages: 2,
             publications: 20,
+            wake_ups: 1,
+            idle: Duration::from_millis(20),
             killed_batches: 1,
             patience: Duration::ZERO,
             learning_probes: 1,

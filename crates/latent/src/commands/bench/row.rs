@@ -16,6 +16,10 @@ pub(super) enum Unit {
     MicrosEach,
     /// Memory of one: less is better. Not a matter of time, so no slice has it.
     BytesEach,
+    /// How many there are: less is better. Not a matter of time either.
+    Count,
+    /// Time of a processor in a second: less is better.
+    CpuMicros,
 }
 
 /// Where the ratio must lie.
@@ -149,7 +153,7 @@ impl Unit {
         Some(match self {
             Self::PerSecond => per_second,
             Self::MicrosEach => 1e6 / per_second,
-            Self::BytesEach => return None,
+            Self::BytesEach | Self::Count | Self::CpuMicros => return None,
         })
     }
 
@@ -158,6 +162,8 @@ impl Unit {
             Self::PerSecond => "per second",
             Self::MicrosEach => "µs each",
             Self::BytesEach => "bytes each",
+            Self::Count => "count",
+            Self::CpuMicros => "µs of a processor a second",
         }
     }
 }
@@ -172,6 +178,8 @@ impl fmt::Display for Row {
             Unit::PerSecond => "/s",
             Unit::MicrosEach => " µs",
             Unit::BytesEach => " B",
+            Unit::Count => "",
+            Unit::CpuMicros => " µs/s",
         };
         let figure = |number: f64| format!("{}{unit}", grouped(number));
         let ratio = format!("{:.2} ({:.2} to {:.2})", self.ratio, self.ratio_min, self.ratio_max);

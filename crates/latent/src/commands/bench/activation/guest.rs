@@ -1,7 +1,7 @@
 //! The component that is measured, and variants of it that only differ in their digest.
 
 /// `guests/nothing`, built: this program carries it, because whoever measures has no toolchain.
-pub(super) const NOTHING: &[u8] = include_bytes!("nothing.wasm");
+pub(in super::super) const NOTHING: &[u8] = include_bytes!("nothing.wasm");
 
 /// The same component with a custom section at its end, which changes its digest and nothing else.
 pub(super) fn variant(number: u32) -> Vec<u8> {

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+pub(super) use self::guest::NOTHING;
 pub(super) use self::ours::OurNode;
 use self::rows::RowId;
 pub(super) use self::rows::dormant;

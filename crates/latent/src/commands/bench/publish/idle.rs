@@ -65,7 +65,7 @@ impl<'t> Idle<'t> {
 }
 
 /// Memory of this process alone.
-fn resident_bytes() -> Result<u64, CliError> {
+pub(in super::super) fn resident_bytes() -> Result<u64, CliError> {
     let status = fs::read_to_string("/proc/self/status").map_err(failed("reading this process's status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).and_then(|rest| rest.split_whitespace().next());
     let kibibytes = line.and_then(|number| number.parse::<u64>().ok());
@@ -73,7 +73,7 @@ fn resident_bytes() -> Result<u64, CliError> {
 }
 
 /// Sockets of this process.
-fn sockets() -> Result<usize, CliError> {
+pub(in super::super) fn sockets() -> Result<usize, CliError> {
     let folder = PathBuf::from("/proc/self/fd");
     let entries = fs::read_dir(&folder).map_err(failed("listing this process's files"))?;
     let is_socket = |path: PathBuf| fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with("socket:"));

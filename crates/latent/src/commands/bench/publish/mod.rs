@@ -19,9 +19,13 @@ use std::fmt::Display;
 
 use clap::Args;
 
+pub(super) use self::idle::{resident_bytes, sockets};
+pub(super) use self::ours::{parsed, store};
+pub(super) use self::target::{Target, TargetArgs};
+pub(super) use self::wire::tls;
+
 use self::raw::RawLoop;
 use self::rows::RowId;
-use self::target::TargetArgs;
 use super::floor::Floor;
 use super::measure::Session;
 use super::plan::Plan;
@@ -31,6 +35,9 @@ use super::{in_order, print_heading, print_row};
 use crate::error::CliError;
 use crate::limits;
 use crate::output::{Form, Output};
+
+/// Who starts a broker when there is none.
+const STARTER: &str = "cargo xtask bench publish";
 
 /// Arguments of `latent bench publish`.
 #[derive(Debug, Args)]
@@ -71,7 +78,7 @@ impl PublishArgs {
 
 /// Measures row after row and prints each as soon as it is known.
 pub(super) fn publish(args: &PublishArgs, output: &mut Output) -> Result<(), CliError> {
-    let target = args.target.read()?;
+    let target = args.target.read(STARTER)?;
     let session = Session::in_new_folder(args.plan(), args.dir.as_deref(), Memory::Allowed)?;
     let pinged = RawLoop::connect(&target, 1)?;
     let mut session = session.on_floor(Floor::of(move || pinged.ping()))?;
@@ -101,7 +108,7 @@ fn floor(session: &Session) -> String {
 }
 
 /// A failure of the broker, or of what publishes to it.
-fn broken(doing: &str, reason: &dyn Display) -> CliError {
+pub(super) fn broken(doing: &str, reason: &dyn Display) -> CliError {
     CliError::Bench { doing: doing.to_owned(), reason: reason.to_string() }
 }
 

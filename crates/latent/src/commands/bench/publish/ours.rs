@@ -192,7 +192,7 @@ impl Host {
 }
 
 /// A new store of secrets, sealed under a key that ends with the process.
-pub(super) fn store(folder: &Path) -> Result<Arc<LocalSecretStore>, CliError> {
+pub(in super::super) fn store(folder: &Path) -> Result<Arc<LocalSecretStore>, CliError> {
     let folder = folder.join("secrets");
     let failed = |error: &dyn std::fmt::Display| broken("making a store of secrets", error);
     LocalSecretStore::prepare(&folder).map_err(|error| failed(&error))?;
@@ -267,6 +267,6 @@ fn credential(
 }
 
 /// A name of this module's own, checked as everybody's.
-pub(super) fn parsed<T>(name: Result<T, CoreError>) -> Result<T, CliError> {
+pub(in super::super) fn parsed<T>(name: Result<T, CoreError>) -> Result<T, CliError> {
     name.map_err(|error| broken(DOING, &error))
 }

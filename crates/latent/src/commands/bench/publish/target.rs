@@ -9,12 +9,9 @@ use zeroize::Zeroizing;
 
 use crate::error::CliError;
 
-/// Who starts a broker when there is none.
-const ELSEWHERE: &str = "`cargo xtask bench publish` starts the pinned broker and gives everything";
-
 /// Which broker, and as whom. All of it is needed; what is missing is told together with who gives it.
 #[derive(Debug, Args)]
-pub(super) struct TargetArgs {
+pub(in super::super) struct TargetArgs {
     /// The broker's socket; TLS comes first there
     #[arg(long, value_name = "IP:PORT")]
     address: Option<SocketAddrV4>,
@@ -39,29 +36,34 @@ pub(super) struct TargetArgs {
 }
 
 /// A broker and a user of it.
-pub(super) struct Target {
-    pub(super) address: SocketAddrV4,
-    pub(super) server_name: String,
-    pub(super) root: Vec<u8>,
-    pub(super) user: String,
-    pub(super) password: Zeroizing<String>,
-    pub(super) subject: String,
-    pub(super) stream: String,
+pub(in super::super) struct Target {
+    pub(in super::super) address: SocketAddrV4,
+    pub(in super::super) server_name: String,
+    pub(in super::super) root: Vec<u8>,
+    pub(in super::super) user: String,
+    pub(in super::super) password: Zeroizing<String>,
+    pub(in super::super) subject: String,
+    pub(in super::super) stream: String,
 }
 
 impl TargetArgs {
-    /// Reads the files.
-    pub(super) fn read(&self) -> Result<Target, CliError> {
-        let root = given(self.root.as_deref(), "--root")?;
-        let password = given(self.password_file.as_deref(), "--password-file")?;
+    /// Whether one is named at all.
+    pub(in super::super) const fn is_given(&self) -> bool {
+        self.address.is_some()
+    }
+
+    /// Reads the files. `starter` is the command that starts a broker and gives everything.
+    pub(in super::super) fn read(&self, starter: &str) -> Result<Target, CliError> {
+        let root = given(self.root.as_deref(), "--root", starter)?;
+        let password = given(self.password_file.as_deref(), "--password-file", starter)?;
         let target = Target {
-            address: *given(self.address.as_ref(), "--address")?,
-            server_name: given(self.server_name.as_ref(), "--server-name")?.clone(),
+            address: *given(self.address.as_ref(), "--address", starter)?,
+            server_name: given(self.server_name.as_ref(), "--server-name", starter)?.clone(),
             root: fs::read(root).map_err(unreadable("--root", root))?,
-            user: given(self.user.as_ref(), "--user")?.clone(),
+            user: given(self.user.as_ref(), "--user", starter)?.clone(),
             password: Zeroizing::new(fs::read_to_string(password).map_err(unreadable("--password-file", password))?),
-            subject: given(self.subject.as_ref(), "--subject")?.clone(),
-            stream: given(self.stream.as_ref(), "--stream")?.clone(),
+            subject: given(self.subject.as_ref(), "--subject", starter)?.clone(),
+            stream: given(self.stream.as_ref(), "--stream", starter)?.clone(),
         };
         // An editor ends the file's one line.
         let password = Zeroizing::new(target.password.trim_end_matches(['\r', '\n']).to_owned());
@@ -69,9 +71,9 @@ impl TargetArgs {
     }
 }
 
-fn given<T>(value: Option<T>, option: &'static str) -> Result<T, CliError> {
-    let missing = || CliError::Value { option, reason: format!("it is not given, and no broker is started here; {ELSEWHERE}") };
-    value.ok_or_else(missing)
+fn given<T>(value: Option<T>, option: &'static str, starter: &str) -> Result<T, CliError> {
+    let reason = || format!("it is not given, and no broker is started here; `{starter}` starts the pinned broker and gives everything");
+    value.ok_or_else(|| CliError::Value { option, reason: reason() })
 }
 
 fn unreadable(option: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> CliError {
@@ -91,7 +93,7 @@ mod tests {
     }
 
     fn read(words: &[&str]) -> Result<Target, CliError> {
-        Words::try_parse_from(["publish"].iter().chain(words)).unwrap().args.read()
+        Words::try_parse_from(["publish"].iter().chain(words)).unwrap().args.read("cargo xtask bench publish")
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn parsed(bytes: &[u8]) -> io::Result<Option<(Frame, usize)>> {
 }
 
 /// Trusts one root.
-pub(super) fn tls(root: &[u8]) -> io::Result<Arc<ClientConfig>> {
+pub(in super::super) fn tls(root: &[u8]) -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(root.to_vec())).map_err(io::Error::other)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -16,6 +16,7 @@ use super::super::store::Store;
 use super::super::workload as work;
 use super::node::{self, Cells, PARTITIONS};
 use super::passage::{Crossing, Passage};
+use super::pull;
 use super::watched::{Sightings, WatchedBus};
 use crate::error::CliError;
 use crate::node::InProcessNode;
@@ -30,6 +31,12 @@ const WAKE_UP: Duration = Duration::from_millis(1);
 /// A row of the table of targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum RowId {
+    /// Messages of a broker's consumer, one binding
+    #[value(name = "Q-20")]
+    OneBinding,
+    /// What 256 idle bindings of a broker cost
+    #[value(name = "Q-23")]
+    Idle,
     /// From topic to topic
     #[value(name = "Q-06")]
     Passage,
@@ -47,17 +54,35 @@ type OfCrossing = fn(&Crossing) -> Duration;
 /// Where finished rows go.
 type Report<'r> = &'r mut dyn FnMut(&Row) -> Result<(), CliError>;
 
+/// Where the events of the rows come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'b> {
+    /// A log of this process.
+    Log,
+    /// A broker.
+    Broker(&'b pull::Bench),
+}
+
 impl RowId {
-    /// Measures every case of a row.
-    pub(super) fn measure(self, session: &mut Session, report: Report<'_>) -> Result<(), CliError> {
-        match self {
-            Self::Passage => {
+    /// Measures every case of a row that there is with this source.
+    pub(super) fn measure(self, source: Source<'_>, session: &mut Session, report: Report<'_>) -> Result<(), CliError> {
+        match (source, self) {
+            (Source::Log, Self::Passage) => {
                 many(session, report)?;
                 single(session, report)
             }
-            Self::Dormant => dormant(session, report),
-            Self::WakeUp => wake_up(session, report),
+            (Source::Log, Self::Dormant) => dormant(session, report),
+            (Source::Log, Self::WakeUp) => wake_up(session, report),
+            (Source::Broker(broker), Self::OneBinding) => broker.one_binding(session, report),
+            (Source::Broker(broker), Self::WakeUp) => broker.wake_up(session, report),
+            (Source::Broker(broker), Self::Idle) => broker.idle(session, report),
+            (Source::Log, Self::OneBinding | Self::Idle) | (Source::Broker(_), Self::Passage | Self::Dormant) => Ok(()),
         }
+    }
+
+    /// Whether there is nothing to measure of it without a broker.
+    pub(super) const fn needs_a_broker(self) -> bool {
+        matches!(self, Self::OneBinding | Self::Idle)
     }
 }
 
