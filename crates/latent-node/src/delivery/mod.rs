@@ -21,4 +21,6 @@ pub use driver::{
 pub use policy::DeliveryPolicy;
 pub use settled::SettledSet;
 pub use source::{Head, HeadContent, KeyId, Listing, Postponement, Remembered, Settlement, Source, SourceError, TerminationReason};
-pub use visit::{Backlog, Confirmation, Handed, PutOff, Unsettled, Visit, VisitEnd, VisitNext, VisitPolicy, VisitSettlement};
+pub use visit::{
+    Backlog, Condemned, Confirmation, Handed, Known, PutOff, Unsettled, Visit, VisitEnd, VisitNext, VisitPolicy, VisitSettlement,
+};

@@ -2,16 +2,18 @@
 //! what is asked of the source, whether the function runs, and how the event is settled. A machine without I/O.
 //!
 //! ```text
-//! Inspect ─▶ Pull ─▶ Run ─▶ Settle ─▶ settled, or uncertain
-//!    │         │       │       └─ not sent ─▶ unsettled
-//!    ▼         ▼       ▼
-//!  idle,     empty,  stopped or out of time: unsettled, the source hands it out again
-//!  delayed   refused
+//! Inspect ─▶ Pull ─┬─▶ Run ─┬─────────────▶ Settle ─▶ settled, or uncertain
+//!    │         │    │        └─ never ──┐    ▲  └─ not sent ─▶ unsettled
+//!    │         │    └─ never again ─▶ Park ──┘
+//!    ▼         ▼             │          │
+//!  idle,     empty,          ▼          ▼
+//!  delayed   refused       stopped, out of time, not parked: unsettled, the source hands it out again
 //! ```
 //!
 //! What always holds:
 //! - each of the three operations happens at most once, in this order;
 //! - an event is acknowledged only after its activation succeeded, and terminated only because it can never run (again);
+//! - where there is a dead-letter topic, it is terminated only after it is there; what is condemned never runs again in this process;
 //! - whoever stops, or is out of time, settles nothing: the source hands the event out again;
 //! - of the one deadline, the settle margin is never given to the function (T-063), and nothing is pulled that could not run.
 
@@ -22,8 +24,12 @@ use super::source::TerminationReason;
 /// How a binding's events are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VisitPolicy {
-    /// Runs of one event, the first included; the source stops handing it out after as many.
+    /// Runs of one event, the first included.
     pub deliveries_max: u32,
+    /// How often the source hands one event out, at least as often as it may run.
+    pub source_deliveries_max: u32,
+    /// Whether what never runs (again) is parked before it is terminated.
+    pub parks: bool,
     /// Delay before a further run.
     pub retry_delay_millis: u64,
     /// The longest delay that a function may ask for.
@@ -70,6 +76,24 @@ pub struct PutOff {
     pub until: MonoTime,
 }
 
+/// An event that never runs (again) and could not be parked yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Condemned {
+    /// Its place in the source.
+    pub sequence: u64,
+    /// Why.
+    pub reason: TerminationReason,
+}
+
+/// What is known of a binding from its last visits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Known {
+    /// What was put off.
+    pub put_off: Option<PutOff>,
+    /// What is only left to be parked.
+    pub condemned: Option<Condemned>,
+}
+
 /// How an event is to be settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VisitSettlement {
@@ -106,6 +130,8 @@ pub enum Unsettled {
     CredentialChanged,
     /// The settlement was not sent.
     NotSent,
+    /// It could not be parked, so it is not terminated.
+    NotParked(TerminationReason),
 }
 
 /// What to do next.
@@ -120,6 +146,8 @@ pub enum VisitNext {
         /// When it must have ended.
         until: Deadline,
     },
+    /// Park; answered by [`Visit::parked`].
+    Park(TerminationReason),
     /// Settle; answered by [`Visit::settled`].
     Settle(VisitSettlement),
     /// Nothing.
@@ -166,15 +194,15 @@ pub enum VisitEnd {
 pub struct Visit {
     policy: VisitPolicy,
     deadline: Deadline,
-    put_off: Option<PutOff>,
+    known: Known,
     handed: Handed,
     next: VisitNext,
 }
 
 impl Visit {
     /// A visit with everything reserved. `deadline` is the original one.
-    pub const fn begin(policy: VisitPolicy, deadline: Deadline, put_off: Option<PutOff>) -> Self {
-        Self { policy, deadline, put_off, handed: Handed { sequence: 0, delivery: 0 }, next: VisitNext::Inspect }
+    pub const fn begin(policy: VisitPolicy, deadline: Deadline, known: Known) -> Self {
+        Self { policy, deadline, known, handed: Handed { sequence: 0, delivery: 0 }, next: VisitNext::Inspect }
     }
 
     /// What to do.
@@ -204,7 +232,7 @@ impl Visit {
 
     fn waits_for_put_off(&self, now: MonoTime, backlog: Backlog) -> bool {
         let of_backlog = |off: &PutOff| off.until > now && off.sequence == backlog.delivered_up_to && backlog.unacknowledged > 0;
-        self.put_off.as_ref().is_some_and(of_backlog)
+        self.known.put_off.as_ref().is_some_and(of_backlog)
     }
 
     /// The answer to [`VisitNext::Pull`]: an event, none, or that there is no answer.
@@ -215,12 +243,42 @@ impl Visit {
         self.next = match answer {
             Err(()) => VisitNext::End(VisitEnd::Failed),
             Ok(None) => VisitNext::End(VisitEnd::Empty),
-            Ok(Some(handed)) if handed.delivery > u64::from(self.policy.deliveries_max) => VisitNext::End(VisitEnd::OutOfRange(handed)),
+            Ok(Some(handed)) if handed.delivery > u64::from(self.policy.source_deliveries_max) => {
+                VisitNext::End(VisitEnd::OutOfRange(handed))
+            }
             Ok(Some(handed)) => {
                 self.handed = handed;
-                VisitNext::Run { until: self.run_until() }
+                let condemned = self.known.condemned.filter(|known| known.sequence == handed.sequence).map(|known| known.reason);
+                match condemned {
+                    Some(reason) => self.never(reason),
+                    None if handed.delivery > u64::from(self.policy.deliveries_max) => self.never(TerminationReason::Exhausted),
+                    None => VisitNext::Run { until: self.run_until() },
+                }
             }
         };
+    }
+
+    /// What becomes of an event that never runs (again).
+    const fn never(&self, reason: TerminationReason) -> VisitNext {
+        if self.policy.parks { VisitNext::Park(reason) } else { VisitNext::Settle(VisitSettlement::Terminate(reason)) }
+    }
+
+    /// What was handed out is nothing that could be run.
+    pub const fn undecodable(&mut self) {
+        if let VisitNext::Run { .. } = self.next {
+            self.next = self.never(TerminationReason::Undecodable);
+        }
+    }
+
+    /// The answer to [`VisitNext::Park`]: whether the event is in the dead-letter topic.
+    pub fn parked(&mut self, now: MonoTime, is_there: bool) {
+        let VisitNext::Park(reason) = self.next else { return };
+        // Where the time is over, it is terminated when it comes again: parking it once more stores nothing.
+        if is_there && !self.deadline.has_passed(now) {
+            self.next = VisitNext::Settle(VisitSettlement::Terminate(reason));
+        } else {
+            self.leave(Unsettled::NotParked(reason));
+        }
     }
 
     /// The function ended, or was not run because of what it was to be given.
@@ -232,15 +290,16 @@ impl Visit {
             return self.leave(Unsettled::TimeSpent);
         }
         let is_last = self.handed.delivery >= u64::from(self.policy.deliveries_max);
-        self.next = VisitNext::Settle(match outcome.disposition() {
-            Disposition::Acknowledge => VisitSettlement::Acknowledge,
-            Disposition::Terminate => VisitSettlement::Terminate(TerminationReason::Rejected),
-            Disposition::Retry { .. } if is_last => VisitSettlement::Terminate(TerminationReason::Exhausted),
+        self.next = match outcome.disposition() {
+            Disposition::Acknowledge => VisitNext::Settle(VisitSettlement::Acknowledge),
+            Disposition::Terminate => self.never(TerminationReason::Rejected),
+            Disposition::Retry { .. } if is_last => self.never(TerminationReason::Exhausted),
             Disposition::Retry { delay_millis: wish } => {
                 let VisitPolicy { retry_delay_millis: usual, retry_delay_max_millis: longest, .. } = self.policy;
-                VisitSettlement::RetryAfter { millis: wish.map_or(usual, |wish| wish.clamp(usual.min(longest), longest)) }
+                let millis = wish.map_or(usual, |wish| wish.clamp(usual.min(longest), longest));
+                VisitNext::Settle(VisitSettlement::RetryAfter { millis })
             }
-        });
+        };
     }
 
     /// What became of the settlement.
@@ -266,6 +325,7 @@ impl Visit {
         match self.next {
             VisitNext::Inspect | VisitNext::Pull => self.next = VisitNext::End(VisitEnd::Stopped),
             VisitNext::Run { .. } => self.leave(Unsettled::Stopped),
+            VisitNext::Park(reason) => self.leave(Unsettled::NotParked(reason)),
             VisitNext::Settle(_) | VisitNext::End(_) => {}
         }
     }

@@ -2,8 +2,15 @@ use latent_core::{BudgetKind, TrapCode};
 
 use super::*;
 
-const POLICY: VisitPolicy =
-    VisitPolicy { deliveries_max: 3, retry_delay_millis: 700, retry_delay_max_millis: 10_000, operation_timeout_millis: 1_000 };
+const POLICY: VisitPolicy = VisitPolicy {
+    deliveries_max: 3,
+    source_deliveries_max: 3,
+    parks: false,
+    retry_delay_millis: 700,
+    retry_delay_max_millis: 10_000,
+    operation_timeout_millis: 1_000,
+};
+const PARKING: VisitPolicy = VisitPolicy { source_deliveries_max: 5, parks: true, ..POLICY };
 const BUSY: Backlog = Backlog { pending: 1, unacknowledged: 0, delivered_up_to: 4, settled_up_to: 4 };
 
 fn at(millis: u64) -> MonoTime {
@@ -11,7 +18,7 @@ fn at(millis: u64) -> MonoTime {
 }
 
 fn begun() -> Visit {
-    Visit::begin(POLICY, Deadline::after(at(0), 1_000), None)
+    Visit::begin(POLICY, Deadline::after(at(0), 1_000), Known::default())
 }
 
 fn handed(delivery: u64) -> Handed {
@@ -84,7 +91,7 @@ fn the_inspection_decides_whether_anything_is_pulled() {
         (Some(BUSY), None, at(900), VisitNext::End(VisitEnd::TooLate)),
     ];
     for (backlog, put_off, now, expected) in table {
-        let mut visit = Visit::begin(POLICY, Deadline::after(at(0), 1_000), put_off);
+        let mut visit = Visit::begin(POLICY, Deadline::after(at(0), 1_000), Known { put_off, condemned: None });
         visit.inspected(now, backlog);
         assert_eq!(visit.next(), expected, "{backlog:?} {put_off:?} {now:?}");
     }
@@ -119,6 +126,43 @@ fn the_function_gets_the_deadline_less_the_margin_and_what_ends_later_is_left() 
     assert_eq!(visit.next(), VisitNext::End(VisitEnd::Unsettled { handed: handed(1), why: Unsettled::TimeSpent }));
 }
 
+fn handed_out(policy: VisitPolicy, delivery: u64, condemned: Option<Condemned>) -> Visit {
+    let mut visit = Visit::begin(policy, Deadline::after(at(0), 1_000), Known { put_off: None, condemned });
+    visit.inspected(at(0), Some(BUSY));
+    visit.pulled(Ok(Some(handed(delivery))));
+    visit
+}
+
+/// D-22, D-12: what never runs again is parked first, and terminated only when it is there.
+#[test]
+fn what_never_runs_again_is_parked_before_it_is_terminated() {
+    let exhausted = TerminationReason::Exhausted;
+    let mut visit = handed_out(PARKING, 3, None);
+    visit.finished(at(10), &ActivationOutcome::Timeout);
+    assert_eq!(visit.next(), VisitNext::Park(exhausted));
+    visit.parked(at(20), true);
+    assert_eq!(visit.next(), VisitNext::Settle(VisitSettlement::Terminate(exhausted)));
+    for (now, is_there) in [(20, false), (1_000, true)] {
+        let mut visit = handed_out(PARKING, 3, None);
+        visit.finished(at(10), &ActivationOutcome::DeclaredFailure);
+        visit.parked(at(now), is_there);
+        let why = Unsettled::NotParked(TerminationReason::Rejected);
+        assert_eq!(visit.next(), VisitNext::End(VisitEnd::Unsettled { handed: handed(3), why }));
+    }
+    // It comes again: as many runs as it may have, or the verdict of this process, and it is only parked.
+    assert_eq!(handed_out(PARKING, 4, None).next(), VisitNext::Park(exhausted));
+    let condemned = |sequence| Some(Condemned { sequence, reason: TerminationReason::Rejected });
+    assert_eq!(handed_out(PARKING, 2, condemned(5)).next(), VisitNext::Park(TerminationReason::Rejected));
+    assert!(matches!(handed_out(PARKING, 2, condemned(4)).next(), VisitNext::Run { .. }));
+    assert_eq!(handed_out(PARKING, 6, None).next(), VisitNext::End(VisitEnd::OutOfRange(handed(6))));
+    let mut visit = handed_out(PARKING, 1, None);
+    visit.undecodable();
+    assert_eq!(visit.next(), VisitNext::Park(TerminationReason::Undecodable));
+    visit.stop();
+    let why = Unsettled::NotParked(TerminationReason::Undecodable);
+    assert_eq!(visit.next(), VisitNext::End(VisitEnd::Unsettled { handed: handed(1), why }));
+}
+
 /// What a shell may do to a visit, in any order.
 #[derive(Debug, Clone, Copy)]
 enum Act {
@@ -132,9 +176,14 @@ enum Act {
     Settled(Confirmation),
     Withhold,
     Stop,
+    Parked(bool),
+    Undecodable,
 }
 
-const ACTS: [Act; 14] = [
+const ACTS: [Act; 17] = [
+    Act::Parked(true),
+    Act::Parked(false),
+    Act::Undecodable,
     Act::Inspected(true),
     Act::Inspected(false),
     Act::Idle,
@@ -163,6 +212,8 @@ fn act(visit: &mut Visit, act: Act) {
         Act::Settled(confirmation) => visit.settled(confirmation),
         Act::Withhold => visit.withhold(Unsettled::CredentialChanged),
         Act::Stop => visit.stop(),
+        Act::Parked(is_there) => visit.parked(at(3), is_there),
+        Act::Undecodable => visit.undecodable(),
     }
 }
 
@@ -170,11 +221,12 @@ fn act(visit: &mut Visit, act: Act) {
 /// in time is acknowledged.
 #[test]
 fn no_order_of_answers_breaks_the_rules() {
-    fn explore(visit: Visit, succeeded: bool, depth: u32, ends: &mut u64) {
+    fn explore(visit: Visit, succeeded: bool, parked: bool, depth: u32, ends: &mut u64) {
         if let VisitNext::End(end) = visit.next() {
             *ends += 1;
             if let VisitEnd::Settled { settlement, .. } = end {
                 assert!(settlement != VisitSettlement::Acknowledge || succeeded);
+                assert!(!matches!(settlement, VisitSettlement::Terminate(_)) || parked);
             }
         }
         if depth == 0 {
@@ -187,19 +239,22 @@ fn no_order_of_answers_breaks_the_rules() {
                 VisitNext::Inspect => 0,
                 VisitNext::Pull => 1,
                 VisitNext::Run { .. } => 2,
-                VisitNext::Settle(_) => 3,
-                VisitNext::End(_) => 4,
+                VisitNext::Park(_) => 3,
+                VisitNext::Settle(_) => 4,
+                VisitNext::End(_) => 5,
             };
             let (from, to) = (rank(visit.next()), rank(after.next()));
-            assert!(to == from || to == 4 || to == from + 1, "{:?} after {what:?}", after.next());
+            let skips = matches!((from, to), (2, 4) | (1, 3));
+            assert!(to == from || to == 5 || to == from + 1 || skips, "{:?} after {what:?}", after.next());
             if let VisitNext::End(_) = visit.next() {
                 assert_eq!(after.next(), visit.next(), "{what:?}");
             }
             let ran = from == 2 && matches!(what, Act::Succeeded);
-            explore(after, succeeded || ran, depth - 1, ends);
+            let is_parked = from == 3 && matches!(what, Act::Parked(true));
+            explore(after, succeeded || ran, parked || is_parked, depth - 1, ends);
         }
     }
     let mut ends = 0;
-    explore(begun(), false, 5, &mut ends);
+    explore(Visit::begin(PARKING, Deadline::after(at(0), 1_000), Known::default()), false, false, 5, &mut ends);
     assert!(ends > 50_000, "{ends}");
 }
