@@ -2,41 +2,97 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use latent_capabilities::{ActivationCapabilityRuntime, AuditRing, CompletionAccount, PoolSettings, ProviderPools};
 use latent_core::{
-    ActivationOutcome, Clock, ComponentDigest, ContractName, Epoch, FunctionName, ProviderId, PublicationId, ServiceName, SystemClock,
-    TenantId, TrapCode,
+    ActivationId, ActivationOutcome, Budget, Clock, ComponentDigest, ContractName, Epoch, FunctionName, MonoTime, ProviderId,
+    PublicationId, ServiceName, SystemClock, TenantId, TraceId, TrapCode, UnixMillis,
 };
-use latent_nats::triggers::{BindingDraft, BudgetDraft, NatsTriggers, StepOutcome, TriggerDraft, TriggerMonitor};
+use latent_nats::triggers::{
+    BindingDraft, BudgetDraft, LastStep, NatsTriggers, RunEnd, StepEnd, StepFault, StepOutcome, TriggerDraft, TriggerMonitor,
+    TriggerSnapshot,
+};
 use latent_nats::{EndpointDraft, NatsCredential, NatsPools, RootsDraft};
+use latent_node::delivery::{Confirmation, VisitSettlement};
 use latent_node::{
     BackendFuture, Catalog, Contracts, ExecutionBackend, Input, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits,
     RouteKey, StartOrder,
 };
-use latent_secrets::{LocalSecretStore, NewSecret, SealingKey, SecretName, TlsBinding};
+use latent_secrets::{LocalSecretStore, SecretError, NewSecret, SealingKey, SecretName, TlsBinding};
 use latent_testkit::broker::{Admin, Broker, BrokerSpec, BrokerUser, StreamSpec};
+use latent_testkit::proxy::FaultProxy;
+use latent_testkit::until_some;
 use latent_wasmtime::ActivationReport;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 
 pub(crate) const TENANTS: [&str; 2] = ["shop", "bank"];
 pub(crate) const STREAM: &str = "IN";
 pub(crate) const CONTRACT: &str = "demo:plain/work@1.0.0";
+/// A success, acknowledged.
+pub(crate) const ACKNOWLEDGED: StepEnd =
+    StepEnd::Settled { settlement: VisitSettlement::Acknowledge, confirmation: Confirmation::Confirmed };
 /// What the consumers of the tests wait for a settlement, unless a test says otherwise.
 pub(crate) const ACK_WAIT_MILLIS: u64 = 1_500;
 const CEILING: u64 = 1_024;
+/// Against hanging only.
+const HANG_LIMIT: Duration = Duration::from_secs(60);
 
 /// A function of which every run does what its arguments say: `["ok"]`, `["fail"]`, `["invalid"]`, `["trap"]`, `["timeout"]`, and `["hang"]`,
-/// which ends when the test says so or when it is stopped.
+/// which ends when the test says so or when it is stopped. What else stands in the arguments tells messages apart.
 #[derive(Default)]
 pub(crate) struct Scripted {
-    runs: Mutex<Vec<String>>,
+    runs: Mutex<Vec<Run>>,
     running: AtomicU64,
     go_on: Notify,
+}
+
+/// What one run was given.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    pub(crate) arguments: String,
+    pub(crate) tenant: String,
+    pub(crate) budget: Budget,
+    pub(crate) trace: TraceId,
+    pub(crate) activation: ActivationId,
+    /// What was left of its time.
+    pub(crate) left: Duration,
+}
+
+/// The system's time, with jumps that no timer sees: a process that stood still.
+#[derive(Debug)]
+pub(crate) struct JumpingClock {
+    system: SystemClock,
+    skipped_millis: AtomicU64,
+    wall_moved_millis: AtomicI64,
+}
+
+impl JumpingClock {
+    fn start() -> Self {
+        Self { system: SystemClock::start(), skipped_millis: AtomicU64::new(0), wall_moved_millis: AtomicI64::new(0) }
+    }
+
+    pub(crate) fn skip(&self, millis: u64) {
+        self.skipped_millis.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    pub(crate) fn move_wall(&self, millis: i64) {
+        self.wall_moved_millis.store(millis, Ordering::SeqCst);
+    }
+}
+
+impl Clock for JumpingClock {
+    fn mono(&self) -> MonoTime {
+        self.system.mono().plus_millis(self.skipped_millis.load(Ordering::SeqCst))
+    }
+
+    fn unix(&self) -> UnixMillis {
+        UnixMillis(self.system.unix().0.saturating_add_signed(self.wall_moved_millis.load(Ordering::SeqCst)))
+    }
 }
 
 struct Store(Arc<Scripted>);
@@ -63,7 +119,16 @@ impl ExecutionBackend for Backend {
             };
             let Input::Values(arguments) = start.input else { panic!("a raw stream gives values") };
             let text = String::from_utf8_lossy(&arguments).into_owned();
-            scripted.runs.lock().unwrap().push(text.clone());
+            let spec = start.session.spec();
+            let run = Run {
+                arguments: text.clone(),
+                tenant: spec.tenant.as_str().to_owned(),
+                budget: start.budget,
+                trace: start.trace,
+                activation: spec.activation,
+                left: spec.deadline.at().since(spec.clock.mono()),
+            };
+            scripted.runs.lock().unwrap().push(run);
             let reason = || "as the test says".to_owned();
             let outcome = match text.split('"').nth(1).unwrap_or_default() {
                 "ok" => ActivationOutcome::Success,
@@ -89,7 +154,18 @@ impl ExecutionBackend for Backend {
 impl Scripted {
     /// The arguments of every run so far, in order.
     pub(crate) fn runs(&self) -> Vec<String> {
+        self.seen().into_iter().map(|run| run.arguments).collect()
+    }
+
+    /// Everything that each run was given.
+    pub(crate) fn seen(&self) -> Vec<Run> {
         self.runs.lock().unwrap().clone()
+    }
+
+    /// Waits until so many runs have begun.
+    pub(crate) async fn until_runs(&self, count: usize) {
+        let look = || std::future::ready((self.runs.lock().unwrap().len() >= count).then_some(()));
+        until_some("runs", look).await;
     }
 
     /// Stores that exist now.
@@ -212,7 +288,7 @@ pub(crate) struct Half {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) publication: PublicationId,
     pub(crate) scripted: Arc<Scripted>,
-    pub(crate) clock: Arc<SystemClock>,
+    pub(crate) clock: Arc<JumpingClock>,
     pub(crate) pools: NatsPools,
     pub(crate) secrets: Arc<LocalSecretStore>,
     _folder: tempfile::TempDir,
@@ -234,7 +310,7 @@ pub(crate) fn route(of: &str) -> RouteKey {
 
 impl Half {
     pub(crate) fn new(settings: PoolSettings, limits: NodeLimits) -> Self {
-        let clock = Arc::new(SystemClock::start());
+        let clock = Arc::new(JumpingClock::start());
         let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::default())));
         let catalog = Arc::new(Catalog::default());
         let publication = catalog.add(publication(b"one")).unwrap();
@@ -258,10 +334,24 @@ impl Half {
         Self { manager: manager.unwrap(), catalog, publication, scripted, clock, pools, secrets, _folder: folder }
     }
 
+    /// Installs a configuration, each tenant with its own credential.
+    pub(crate) fn install(&self, draft: &TriggerDraft, epoch: u64, expected: Option<u64>) -> (NatsTriggers, TriggerMonitor) {
+        let config = draft.clone().check().unwrap();
+        let (address, server_name) = (config.peer().address(), config.peer().server_name().to_owned());
+        let credentials = config.tenants().iter().map(|tenant| {
+            self.put_secret(tenant.as_str(), address, &server_name, &password(tenant.as_str()));
+            self.credential(tenant.as_str(), address, &server_name)
+        });
+        let credentials = credentials.collect();
+        NatsTriggers::install(&self.pools, provider(), Epoch(epoch), expected.map(Epoch), config, credentials).unwrap()
+    }
+
     pub(crate) fn put_secret(&self, tenant_name: &str, address: SocketAddrV4, server_name: &str, value: &str) {
         let name = SecretName::parse(tenant_name).unwrap();
         let binding = tls_binding(tenant_name, address, server_name);
-        self.secrets.put(NewSecret::tls(&name, &binding, value.as_bytes(), None), self.clock.unix()).unwrap();
+        let put = self.secrets.put(NewSecret::tls(&name, &binding, value.as_bytes(), None), self.clock.unix());
+        // Another installation of the same tenant has it already.
+        assert!(matches!(put, Ok(_) | Err(SecretError::Exists { .. })), "{put:?}");
     }
 
     pub(crate) fn credential(&self, tenant_name: &str, address: SocketAddrV4, server_name: &str) -> NatsCredential {
@@ -286,15 +376,57 @@ pub(crate) struct Bench {
     pub(crate) broker: Broker,
     pub(crate) admin: Admin,
     pub(crate) half: Half,
-    pub(crate) triggers: NatsTriggers,
+    /// Gone while it runs by itself.
+    triggers: Option<NatsTriggers>,
     pub(crate) monitor: TriggerMonitor,
     pub(crate) draft: TriggerDraft,
+}
+
+/// Triggers that run by themselves.
+pub(crate) struct Driver {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<(NatsTriggers, RunEnd)>,
+}
+
+impl Driver {
+    /// Waits until they end by themselves. They are dropped then.
+    pub(crate) async fn ended(self) -> RunEnd {
+        self.task.await.unwrap().1
+    }
+
+    /// Ends the driver where it stands, as the end of its process would.
+    pub(crate) async fn kill(self) {
+        self.task.abort();
+        assert!(self.task.await.is_err());
+    }
 }
 
 impl Bench {
     pub(crate) async fn start(setup: Setup) -> Self {
         let broker = Broker::start(setup.spec.clone());
         Self::on(broker, setup).await
+    }
+
+    /// Another node in the place of this one, with an empty disk: nothing is left of it but what the broker keeps.
+    pub(crate) fn begin_anew(&mut self, setup: &Setup) {
+        self.triggers = None;
+        self.half = Half::new(setup.settings.clone(), setup.limits);
+        let (triggers, monitor) = self.half.install(&self.draft, 1, None);
+        (self.triggers, self.monitor) = (Some(triggers), monitor);
+    }
+
+    /// Installs another epoch in the place of what is in force.
+    pub(crate) fn replace(&mut self, epoch: u64, expected: Option<u64>) {
+        let (triggers, monitor) = self.half.install(&self.draft, epoch, expected);
+        (self.triggers, self.monitor) = (Some(triggers), monitor);
+    }
+
+    /// With a proxy between the triggers and the broker.
+    pub(crate) async fn behind_proxy(setup: Setup) -> (Self, FaultProxy) {
+        let broker = Broker::start(setup.spec.clone());
+        let proxy = FaultProxy::start(&broker);
+        let setup = Setup { address: Some(proxy.address()), ..setup };
+        (Self::on(broker, setup).await, proxy)
     }
 
     /// Before a broker that runs, with consumers made for every binding.
@@ -310,9 +442,6 @@ impl Bench {
                 binding
             })
             .collect();
-        for binding in &bindings {
-            admin.add_consumer(binding.stream.as_deref().unwrap(), &consumer_settings(binding)).await;
-        }
         let draft = TriggerDraft {
             format_version: Some(1),
             endpoint: Some(EndpointDraft {
@@ -324,14 +453,46 @@ impl Bench {
             poll_interval_millis: Some(10),
             bindings: Some(bindings),
         };
-        let config = draft.clone().check().unwrap();
-        let credentials = config.tenants().iter().map(|tenant| {
-            half.put_secret(tenant.as_str(), address, &broker.server_name(), &password(tenant.as_str()));
-            half.credential(tenant.as_str(), address, &broker.server_name())
+        add_consumers(&admin, &draft).await;
+        let (triggers, monitor) = half.install(&draft, 1, None);
+        Self { broker, admin, half, triggers: Some(triggers), monitor, draft }
+    }
+
+    pub(crate) fn triggers(&mut self) -> &mut NatsTriggers {
+        self.triggers.as_mut().unwrap()
+    }
+
+    /// The triggers to be driven and the administrator to act beside them.
+    pub(crate) fn parts(&mut self) -> (&mut NatsTriggers, &Admin) {
+        (self.triggers.as_mut().unwrap(), &self.admin)
+    }
+
+    /// Lets them run by themselves.
+    pub(crate) fn drive(&mut self) -> Driver {
+        let mut triggers = self.triggers.take().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let manager = Arc::clone(&self.half.manager);
+        let task = tokio::spawn(async move {
+            let end = triggers.run(&manager, stopped).await;
+            (triggers, end)
         });
-        let credentials = credentials.collect();
-        let (triggers, monitor) = NatsTriggers::install(&half.pools, provider(), Epoch(1), None, config, credentials).unwrap();
-        Self { broker, admin, half, triggers, monitor, draft }
+        Driver { stop, task }
+    }
+
+    /// Stops them, and looks that nothing is held any more (T-060).
+    pub(crate) async fn stop(&mut self, driver: Driver) {
+        driver.stop.send(true).unwrap();
+        let (triggers, end) = driver.task.await.unwrap();
+        assert_eq!(end, RunEnd::Stopped);
+        self.triggers = Some(triggers);
+        self.assert_nothing_is_held();
+    }
+
+    /// No reservation, no store, no call, no connection, no byte charged for any.
+    pub(crate) fn assert_nothing_is_held(&self) {
+        let all = self.half.pools.pools.snapshot();
+        assert_eq!((all.queued, all.running, all.connections, all.parked, all.bytes), (0, 0, 0, 0, 0));
+        assert_eq!((self.half.manager.snapshot().node.held(), self.half.scripted.stores()), (0, 0));
     }
 
     /// Publishes one payload for a binding.
@@ -339,26 +500,72 @@ impl Bench {
         self.admin.publish(&subject(name), payload.as_bytes()).await;
     }
 
-    pub(crate) async fn step(&mut self) -> StepOutcome {
-        self.triggers.step(&self.half.manager).await
+    /// Publishes one payload with headers.
+    pub(crate) async fn publish_with(&self, name: &str, headers: &[(&str, &str)], payload: &str) {
+        self.admin.publish_with(&subject(name), headers, payload.as_bytes()).await;
     }
 
-    /// Steps until one says something; a delivery that waits at the broker is waited for.
-    pub(crate) async fn step_until_reported(&mut self) -> latent_nats::triggers::LastStep {
-        loop {
+    pub(crate) async fn step(&mut self) -> StepOutcome {
+        let manager = Arc::clone(&self.half.manager);
+        self.triggers().step(&manager).await
+    }
+
+    /// Steps until one is such an end; what waits at the broker is waited for.
+    async fn step_until(&mut self, awaited: &str, is_it: impl Fn(&LastStep) -> bool) -> LastStep {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < HANG_LIMIT {
             match self.step().await {
-                StepOutcome::Reported(step) => return step,
-                StepOutcome::Idle { .. } | StepOutcome::Delayed { .. } | StepOutcome::Empty { .. } => {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-                other => panic!("{other:?}"),
+                StepOutcome::Reported(step) if is_it(&step) => return step,
+                StepOutcome::Stopped | StepOutcome::Retired => panic!("{awaited}: it ended"),
+                _ => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
+        panic!("waited in vain: {awaited}; last {:?}", self.monitor.last_step());
+    }
+
+    /// Steps until one says something.
+    pub(crate) async fn step_until_reported(&mut self) -> LastStep {
+        self.step_until("a report", |_| true).await
+    }
+
+    /// Steps until a message was handed out, through failures and whatever backoff is left.
+    pub(crate) async fn step_until_handed(&mut self) -> LastStep {
+        self.step_until("a message", |step| step.handed.is_some()).await
+    }
+
+    /// The failure of the next step.
+    pub(crate) async fn fault(&mut self) -> StepFault {
+        match self.step().await {
+            StepOutcome::Reported(LastStep { end: StepEnd::Failed(fault), .. }) => fault,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits for what the triggers' own counters show.
+    pub(crate) async fn until(&self, reached: impl Fn(&TriggerSnapshot) -> bool) {
+        until_some("counters of the triggers", || std::future::ready(reached(&self.monitor.snapshot()).then_some(()))).await;
+    }
+
+    /// Waits until the last step is such a one.
+    pub(crate) async fn until_step(&self, is_it: impl Fn(&LastStep) -> bool) -> LastStep {
+        until_some("a step", || std::future::ready(self.monitor.last_step().filter(|step| is_it(step)))).await
     }
 
     /// What the broker says of a binding's consumer: never delivered, delivered and not settled.
     pub(crate) async fn backlog(&self, name: &str) -> (u64, u64) {
         let info = self.admin.consumer(STREAM, name).await;
         (info["num_pending"].as_u64().unwrap(), info["num_ack_pending"].as_u64().unwrap())
+    }
+
+    /// Waits until the broker says this of a binding's consumer.
+    pub(crate) async fn until_backlog(&self, name: &str, backlog: (u64, u64)) {
+        until_some("the consumer's backlog", || async { (self.backlog(name).await == backlog).then_some(()) }).await;
+    }
+}
+
+/// The consumers of every binding, as the profile needs them.
+pub(crate) async fn add_consumers(admin: &Admin, draft: &TriggerDraft) {
+    for binding in draft.bindings.as_ref().unwrap() {
+        admin.add_consumer(binding.stream.as_deref().unwrap(), &consumer_settings(binding)).await;
     }
 }

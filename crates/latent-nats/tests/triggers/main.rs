@@ -2,5 +2,11 @@
 //! `latent-wasmtime/tests/nats_triggers`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
+mod authority;
 mod bench;
+mod deliveries;
+mod many;
 mod outcomes;
+mod profile;
+mod redelivery;
+mod settling;

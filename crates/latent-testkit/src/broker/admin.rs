@@ -194,6 +194,28 @@ impl Admin {
         bounded("publishing", self.client.flush()).await;
     }
 
+    /// Publishes with these headers, each value by itself.
+    ///
+    /// # Panics
+    /// When the broker cannot be reached, or a header is none.
+    pub async fn publish_with(&self, subject: &str, headers: &[(&str, &str)], payload: &[u8]) {
+        let mut map = async_nats::HeaderMap::new();
+        headers.iter().for_each(|(name, value)| map.append(*name, *value));
+        let publish = self.client.publish_with_headers(subject.to_owned(), map, payload.to_vec().into());
+        bounded("publishing", publish).await;
+        bounded("publishing", self.client.flush()).await;
+    }
+
+    /// Pulls as somebody else would, with this request, and says whether a message came of it: its payload.
+    ///
+    /// # Panics
+    /// When the broker does not answer.
+    pub async fn pull(&self, stream: &str, consumer: &str, request: &serde_json::Value) -> Option<Vec<u8>> {
+        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
+        let reply = bounded("pulling", self.client.request(subject, request.to_string().into())).await;
+        reply.status.is_none().then(|| reply.payload.to_vec())
+    }
+
     /// Makes a consumer as these settings say, in the broker's own form.
     ///
     /// # Panics
