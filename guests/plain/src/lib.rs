@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use exports::demo::plain::shapes::{Colour, Guest as Shapes, Point, Rights, Shape};
 use exports::demo::plain::work::Guest as Work;
+use exports::demo::plain::worse::Guest as Worse;
 
 struct Component;
 
@@ -85,6 +86,20 @@ impl Work for Component {
         }
     }
 
+    fn fail(why: String) {
+        panic!("{why}");
+    }
+
+    fn announce(topic: String) -> Result<u64, String> {
+        announced(topic, "from plain", "only")
+    }
+
+    fn derived() -> Result<String, String> {
+        latent_sdk::context::derive().map_err(|error| error.to_string())
+    }
+}
+
+impl Worse for Component {
     fn sleep(millis: u32) {
         std::thread::sleep(Duration::from_millis(millis.into()));
     }
@@ -95,28 +110,8 @@ impl Work for Component {
         std::hint::black_box(memory);
     }
 
-    fn fail(why: String) {
-        panic!("{why}");
-    }
-
-    fn announce(topic: String) -> Result<u64, String> {
-        announced(topic, "from plain", "only")
-    }
-
     fn announce_as(topic: String, key: String) -> Result<u64, String> {
         announced(topic, &key, &key)
-    }
-
-    fn act(how: String) -> Result<u64, String> {
-        match how.as_str() {
-            "well" => {}
-            "loop" => Self::spin(),
-            "sleep" => Self::sleep(u32::MAX),
-            "trap" => std::process::abort(),
-            "grow" => Self::grow(1 << 30),
-            _ => return announced("out".to_owned(), &how, &how),
-        }
-        Ok(0)
     }
 
     fn in_steps(topic: String, name: String, millis: u32) {
@@ -130,8 +125,16 @@ impl Work for Component {
         step("done");
     }
 
-    fn derived() -> Result<String, String> {
-        latent_sdk::context::derive().map_err(|error| error.to_string())
+    fn act(how: String) -> Result<u64, String> {
+        match how.as_str() {
+            "well" => {}
+            "loop" => Self::spin(),
+            "sleep" => Self::sleep(u32::MAX),
+            "trap" => std::process::abort(),
+            "grow" => Self::grow(1 << 30),
+            _ => return announced("out".to_owned(), &how, &how),
+        }
+        Ok(0)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::bench::Bench;
 
 const SHAPES: &str = "demo:plain/shapes@1.0.0";
 const WORK: &str = "demo:plain/work@1.0.0";
+const WORSE: &str = "demo:plain/worse@1.0.0";
 
 pub(crate) async fn call(bench: &Bench, contract: &str, function: &str, arguments: &str) -> ActivationReport {
     let call = FunctionCall {
@@ -140,11 +141,11 @@ async fn a_function_that_does_not_end_or_fails_ends_as_a_handler_does() {
 #[tokio::test]
 async fn a_function_waits_in_the_host_until_its_time_is_over_and_takes_no_more_memory_than_it_may() {
     let bench = Bench::of(PLAIN.component).with_budget(|budget| budget.wall_time_millis = 20);
-    assert_eq!(call(&bench, WORK, "sleep", "[600000]").await.outcome, ActivationOutcome::Timeout);
+    assert_eq!(call(&bench, WORSE, "sleep", "[600000]").await.outcome, ActivationOutcome::Timeout);
     let bench = Bench::of(PLAIN.component).with_budget(|budget| budget.memory_bytes = 4 << 20);
-    assert_eq!(call(&bench, WORK, "sleep", "[1]").await.outcome, ActivationOutcome::Success);
-    assert_eq!(call(&bench, WORK, "grow", "[1000000]").await.outcome, ActivationOutcome::Success);
-    let grown = call(&bench, WORK, "grow", "[8000000]").await;
+    assert_eq!(call(&bench, WORSE, "sleep", "[1]").await.outcome, ActivationOutcome::Success);
+    assert_eq!(call(&bench, WORSE, "grow", "[1000000]").await.outcome, ActivationOutcome::Success);
+    let grown = call(&bench, WORSE, "grow", "[8000000]").await;
     assert_eq!(grown.outcome, ActivationOutcome::BudgetExhausted(BudgetKind::Memory));
 }
 
@@ -155,7 +156,7 @@ async fn a_function_publishes_as_a_handler_does_and_the_attempt_is_counted() {
     assert_eq!((text(&report), report.outbound_requests), (r#"[{"ok":"0"}]"#, 1));
     let refused = call(&bench, WORK, "announce", r#"["elsewhere"]"#).await;
     assert_eq!((refused.outcome, refused.outbound_requests), (ActivationOutcome::DeclaredFailure, 0));
-    let named = call(&bench, WORK, "announce-as", r#"["out","another"]"#).await;
+    let named = call(&bench, WORSE, "announce-as", r#"["out","another"]"#).await;
     assert_eq!((text(&named), named.outbound_requests), (r#"[{"ok":"1"}]"#, 1));
 }
 
@@ -171,16 +172,16 @@ async fn one_function_ends_in_every_way() {
         ("an-event", "success"),
     ];
     for (how, kind) in cases {
-        assert_eq!(call(&bench, WORK, "act", &format!("[\"{how}\"]")).await.outcome.kind(), kind, "{how}");
+        assert_eq!(call(&bench, WORSE, "act", &format!("[\"{how}\"]")).await.outcome.kind(), kind, "{how}");
     }
 }
 
 #[tokio::test]
 async fn a_function_in_steps_publishes_each_or_fails() {
     let bench = Bench::of(PLAIN.component);
-    let report = call(&bench, WORK, "in-steps", r#"["out","m",1]"#).await;
+    let report = call(&bench, WORSE, "in-steps", r#"["out","m",1]"#).await;
     assert_eq!((report.outcome, report.outbound_requests), (ActivationOutcome::Success, 2));
-    let refused = call(&bench, WORK, "in-steps", r#"["elsewhere","m",1]"#).await;
+    let refused = call(&bench, WORSE, "in-steps", r#"["elsewhere","m",1]"#).await;
     assert!(matches!(refused.outcome, ActivationOutcome::Trap { .. }), "{:?}", refused.outcome);
 }
 
@@ -188,7 +189,7 @@ async fn a_function_in_steps_publishes_each_or_fails() {
 fn its_contracts_are_what_it_exports() {
     let bench = Bench::of(PLAIN.component);
     let contracts = bench.component.contracts();
-    assert_eq!(contracts.keys().map(ContractName::as_str).collect::<Vec<_>>(), [SHAPES, WORK]);
+    assert_eq!(contracts.keys().map(ContractName::as_str).collect::<Vec<_>>(), [SHAPES, WORK, WORSE]);
     assert_eq!(contracts[&ContractName::parse(SHAPES).unwrap()].len(), 12);
     assert!(!bench.component.exports_handler());
 }

@@ -20,7 +20,7 @@ async fn a_success_is_acknowledged_once_its_effect_is_there() {
     assert_eq!((world.results().await, world.backlog("one").await), (vec!["m-1".to_owned()], (0, 0)));
     let entry = &world.journal()[0];
     assert_eq!((entry.principal.to_string().as_str(), entry.tenant.as_str(), entry.service.as_str()), ("trigger:one", "shop", "work"));
-    assert_eq!((entry.contract.as_str(), entry.function.as_str()), ("demo:plain/work@1.0.0", "announce-as"));
+    assert_eq!((entry.contract.as_str(), entry.function.as_str()), ("demo:plain/worse@1.0.0", "announce-as"));
 }
 
 /// T-044.

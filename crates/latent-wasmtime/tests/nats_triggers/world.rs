@@ -87,7 +87,7 @@ pub(crate) fn binding(tenant: &str, name: &str, function: &str) -> BindingDraft 
         id: Some(name.to_owned()),
         tenant: Some(tenant.to_owned()),
         service: Some("work".to_owned()),
-        contract: Some("demo:plain/work@1.0.0".to_owned()),
+        contract: Some(format!("demo:plain/{}@1.0.0", if function == "divide" { "work" } else { "worse" })),
         function: Some(function.to_owned()),
         stream: Some(IN.to_owned()),
         consumer: Some(name.to_owned()),
