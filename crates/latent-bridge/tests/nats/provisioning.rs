@@ -425,3 +425,25 @@ fn the_schema_of_a_topic_is_found_beside_the_manifest_and_holds() {
     assert!(error.is_permanent() && error.to_string().contains("event rejected by schema"), "{error}");
     assert_eq!(beside(&broker, async |admin| admin.count("av_a").await), 1);
 }
+
+/// BUG-47: topics whose names differ in case alone are two streams with subjects of their own.
+#[test]
+fn bug_47_names_that_differ_in_case_are_two_topics() {
+    require_broker!();
+    let broker = Broker::start(spec());
+    let both = manifest([topic("A", 1), topic("a", 1)]);
+    let bus = NatsBus::provision_with(options(&broker), &both).unwrap();
+    for (topic, count) in [("A", 3), ("a", 1)] {
+        for n in 0..count {
+            // The same uids in both.
+            assert!(!bus.publish_record(topic, &record(&format!("u{n}"), "k", topic.to_owned())).unwrap().duplicate);
+        }
+    }
+    broker.kill();
+    broker.restart();
+    let bus = NatsBus::open_with(options(&broker), &both).unwrap();
+    for (topic, count) in [("A", 3), ("a", 1)] {
+        let read = bus.submit_fetch(topic, latent_core::Partition(0), latent_core::Offset(0), 10).wait().unwrap();
+        assert!(read.len() == count && read.iter().all(|stored| stored.record.payload == topic), "{topic}: {read:?}");
+    }
+}

@@ -1,7 +1,8 @@
 //! Ids and the broker's memory of them.
 
 use latent_bridge::{BusError, EventBus, NatsBus, PublishAck};
-use latent_core::{Attributes, MediaType, NewRecord, Partition, Uid};
+use latent_core::limits::MEDIA_TYPE_BYTES;
+use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, Uid};
 use latent_testkit::broker::Admin;
 use latent_testkit::require_broker;
 use serde_json::json;
@@ -71,9 +72,23 @@ fn bug_20_an_unfit_uid_reaches_nobody_and_what_is_legal_comes_back_byte_for_byte
         }
     }
     assert!(bus.statistics().unwrap().iter().all(|topic| topic.partitions.iter().all(|partition| partition.records == 0)));
+    for media_type in ["", "a\rb/c", "text/plain\nX: y", "text/plain\r\nNats-Msg-Id: forged", "text/plain\0", "téxt/plain"] {
+        assert!(MediaType::parse(media_type).is_err(), "{media_type:?} makes no record");
+    }
     let attributes = [("a", "with: colon"), ("B", "in  ner"), ("c-1", ""), ("d", "~!@#$%^&*()")];
     let attributes = attributes.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-    let media_type = MediaType::parse("text/plain;charset=\"utf-8\"").unwrap_or_else(|_| MediaType::parse("text/plain").unwrap());
+    let longest = format!("text/{}", "x".repeat(MEDIA_TYPE_BYTES.default_usize() - "text/".len()));
+    assert!(MediaType::parse(&format!("{longest}x")).is_err());
+    let media_types = ["text/plain;charset=\"utf-8\"", "application/vnd.a+json;v=1", &longest].map(MediaType::parse);
+    for (n, media_type) in media_types.into_iter().enumerate() {
+        let (uid, media_type) = (format!("m{n}"), media_type.unwrap());
+        let event = NewRecord::new(Some(Uid::parse(&uid).unwrap()), "k", media_type.clone(), Attributes::default(), "1".into()).unwrap();
+        let ack = bus.publish_record("t", &event).unwrap();
+        let read = bus.submit_fetch("t", Partition(0), Offset(ack.offset), 1).wait().unwrap().remove(0).record;
+        assert!(read.media_type == media_type && read.same_content(&event), "{read:?}");
+    }
+    beside(&broker, async |admin| admin.purge_stream(STREAM).await);
+    let media_type = MediaType::parse("text/plain").unwrap();
     let key = "\r\nNats-Msg-Id: forged\r\n\0 schlüssel 😀";
     let uid = Some(Uid::parse("legal").unwrap());
     let event = NewRecord::new(uid, key, media_type, Attributes::parse(attributes).unwrap(), "x".into()).unwrap();
@@ -136,4 +151,12 @@ fn bug_22_only_the_first_header_of_exactly_that_name_is_an_id() {
         |name: &str| written.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.clone()).collect::<Vec<_>>();
     assert_eq!((values("Nats-Msg-Id"), values("Nats-Expected-Stream")), (vec!["ours".to_owned()], vec![STREAM.to_owned()]));
     assert_eq!(values("Lsf-Attr-Nats-Msg-Id"), ["theirs"]);
+    // Two that differ in case alone are refused, and where another program wrote both neither is merged into the other.
+    let pair = |a: &str, b: &str| Attributes::parse(vec![(a.to_owned(), "1".to_owned()), (b.to_owned(), "2".to_owned())]);
+    assert!(pair("a", "A").is_err() && pair("Aa", "aA").is_err() && pair("a", "b").is_ok());
+    let both = [("Nats-Msg-Id", "cases"), ("Lsf-Attr-a", "1"), ("Lsf-Attr-A", "2")];
+    let place = beside(&broker, async |admin| plant(&admin, "t.p0", &both, &body("cases")).await);
+    let read = bus.submit_fetch("t", Partition(0), Offset(place), 1).wait();
+    assert_eq!(read, Err(BusError::Unreadable { topic: "t".to_owned(), partition: 0, offset: place }));
+    assert_eq!(found("cases"), Some(place));
 }

@@ -5,6 +5,7 @@ mod clocks;
 mod consumers;
 mod gaps;
 mod ids;
+mod memory;
 mod midway;
 mod outages;
 mod peer;

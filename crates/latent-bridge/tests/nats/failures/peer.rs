@@ -18,6 +18,7 @@ pub(super) struct Peer {
 impl Peer {
     /// Serves a connection, and gives each request to `answer`.
     pub(super) async fn serve<A: Future<Output = ()> + Send + 'static>(connection: TcpStream, answer: impl Fn(Arc<Self>, Request) -> A) {
+        connection.set_nodelay(true).unwrap();
         let (input, mut output) = connection.into_split();
         let (out, mut queue) = mpsc::unbounded_channel::<Vec<u8>>();
         let peer = Arc::new(Self { out, subscriptions: Mutex::default() });

@@ -102,11 +102,16 @@ struct Kept {
     deliveries: u64,
 }
 
-/// See the module. Dropping it ends its thread.
+/// See the module. Dropping it closes the bus, and then ends the script's thread.
 pub(super) struct ScriptedJetStream {
     pub(super) bus: NatsBus,
     pub(super) asked: Arc<Asked>,
     pub(super) now: Arc<Now>,
+    _stage: Stage,
+}
+
+/// The thread of the script.
+struct Stage {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -143,11 +148,11 @@ impl ScriptedJetStream {
         });
         let address = is_ready.recv().unwrap();
         let bus = NatsBus::open_with(NatsOptions::new(&format!("nats://{address}")), &manifest(1)).unwrap();
-        Self { bus, asked, now, stop: Some(stop), thread: Some(thread) }
+        Self { bus, asked, now, _stage: Stage { stop: Some(stop), thread: Some(thread) } }
     }
 }
 
-impl Drop for ScriptedJetStream {
+impl Drop for Stage {
     fn drop(&mut self) {
         drop(self.stop.take());
         // A panic of the script has been printed; the test fails by what it then misses.

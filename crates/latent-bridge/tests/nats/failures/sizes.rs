@@ -1,11 +1,12 @@
 //! Events that are larger than the broker takes.
 
+use latent_bridge::limits::CONNECTOR_OPERATION_MILLIS;
 use latent_bridge::{BusError, EventBus};
-use latent_core::{Attributes, MediaType, NewRecord, Uid};
+use latent_core::{Attributes, MediaType, NewRecord, Partition, Uid};
 use latent_testkit::broker::{BrokerSpec, StoredMessage};
-use latent_testkit::require_broker;
+use latent_testkit::{require_broker, wait_until};
 
-use crate::live::{STREAM, beside, spec, stored, with_topic};
+use crate::live::{STREAM, acknowledged, beside, spec, stored, with_clock, with_topic};
 
 const MAX_PAYLOAD: u32 = 65_536;
 
@@ -54,4 +55,32 @@ fn bug_16_an_event_above_the_brokers_limit_is_refused_and_the_connection_stays()
     });
     assert_eq!(largest, Some(MAX_PAYLOAD as usize), "exactly as much as the broker takes");
     assert_eq!((stored(&bus).len(), connections()), (messages, seen));
+}
+
+/// BUG-16, a limit that is lowered while the bus is connected. Whether the broker says so or ends the connection when it meets an event above
+/// it: nothing is stored of that, what is said is true, and the next event works.
+#[test]
+fn bug_16_a_limit_that_is_lowered_meanwhile_loses_nothing() {
+    require_broker!();
+    let (broker, bus, clock) = with_clock(BrokerSpec { max_payload: Some(MAX_PAYLOAD), ..spec() }, 1);
+    bus.publish_record("t", &event("before", 60_000)).unwrap();
+    broker.reload(|spec| spec.max_payload = Some(4_096));
+    for uid in ["above-0", "above-1", "above-2"] {
+        let publication = bus.submit_record("t", event(uid, 60_000));
+        // One that was sent before the bus knew is answered by the end of the connection.
+        wait_until("the connection is there", || bus.is_connected());
+        bus.bounds("t", Partition(0)).unwrap();
+        clock.advance_millis(CONNECTOR_OPERATION_MILLIS.default);
+        match publication.wait().unwrap_err() {
+            BusError::Rejected { rule, permanent: true } => assert!(rule.contains("4096"), "{rule}"),
+            BusError::Uncertain { uid: uncertain, .. } => assert_eq!(uncertain.as_str(), uid),
+            BusError::NotSent { .. } => {}
+            error => panic!("{error}"),
+        }
+    }
+    acknowledged(&bus, &event("after", 1_000));
+    let uids: Vec<_> = stored(&bus).into_iter().map(|stored| stored.record.uid.as_str().to_owned()).collect();
+    assert_eq!(uids, ["before", "after"]);
+    let refused = bus.publish_record("t", &event("known", 60_000)).unwrap_err();
+    assert!(matches!(&refused, BusError::Rejected { rule, permanent: true } if rule.contains("4096")), "{refused:?}");
 }
