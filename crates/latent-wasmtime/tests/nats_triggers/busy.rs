@@ -2,11 +2,14 @@
 
 use latent_nats::triggers::{StepEnd, StepFault, StepOutcome, TriggerState};
 use latent_node::{NodeLimits, ReserveRefusal};
-use latent_testkit::require_broker;
+use latent_testkit::{require_broker, until_some};
 
 use crate::node::Node;
 use crate::shutdown::until;
-use crate::world::{ACKNOWLEDGED, Setup, World, binding, subject};
+use crate::world::{ACKNOWLEDGED, IN, Setup, World, binding, subject};
+
+/// Messages of a tenant that has many.
+const FLOOD: u64 = 100;
 
 #[tokio::test]
 async fn a_tenant_with_one_message_is_served_while_another_one_floods() {
@@ -14,20 +17,24 @@ async fn a_tenant_with_one_message_is_served_while_another_one_floods() {
     let world = World::start(Setup::of([binding("shop", "flood", "act"), binding("bank", "single", "act")])).await;
     let World { broker: _broker, admin, node, .. } = world;
     let (manager, monitor) = (node.manager.clone(), node.monitor.clone());
-    for _ in 0..40 {
+    for _ in 0..FLOOD {
         admin.publish(&subject("flood"), br#"["well"]"#).await;
     }
     let running = Node::run(node.triggers, &manager);
     until("the flood runs", || monitor.snapshot().acknowledged >= 3).await;
     admin.publish(&subject("single"), br#"["well"]"#).await;
-    // It is at the broker by now.
+    let stored = || async {
+        let info = admin.consumer(IN, "single").await;
+        (info["num_pending"] != 0 || info["delivered"]["consumer_seq"] != 0).then_some(())
+    };
+    until_some("the message in the stream", stored).await;
     let before = monitor.snapshot().acknowledged;
-    until("everything", || monitor.snapshot().acknowledged == 41).await;
+    until("everything", || monitor.snapshot().acknowledged == FLOOD + 1).await;
     running.stop().await;
-    let order: Vec<_> = manager.journal_newest(100).iter().rev().map(|entry| entry.tenant.to_string()).collect();
+    let order: Vec<_> = manager.journal_newest(1_000).iter().rev().map(|entry| entry.tenant.to_string()).collect();
     let place = order.iter().position(|tenant| tenant == "bank").unwrap() as u64;
     assert!(place <= before + 2, "after {before} of the flood it was the {place}th");
-    assert!(before < 40, "the flood went on");
+    assert!(before < FLOOD, "the flood went on");
 }
 
 #[tokio::test]

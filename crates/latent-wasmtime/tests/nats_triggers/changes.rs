@@ -46,11 +46,11 @@ async fn a_revoked_publication_stops_its_own_bindings_only() {
 #[tokio::test]
 async fn a_route_that_is_replaced_serves_the_next_message_and_not_the_one_under_way() {
     require_broker!();
-    let World { broker: _broker, admin, node, .. } = World::start(Setup::calling("in-steps")).await;
+    let World { broker: _broker, admin, node, .. } = World::start(Setup::calling("in-steps").patient()).await;
     let (variant, digest) = node.publish_variant("next");
     node.grant(&[node.publication, variant]);
     let (manager, monitor) = (node.manager.clone(), node.monitor.clone());
-    admin.publish("in.one", br#"["out","m-1",200]"#).await;
+    admin.publish("in.one", br#"["out","m-1",600]"#).await;
     let begun = || async { results(&admin).await.first().cloned() };
     let catalog = node.catalog.clone();
     let point = |publication| {
@@ -96,11 +96,11 @@ async fn bindings_of_a_tenant_share_one_connection_that_is_used_again() {
 #[tokio::test]
 async fn a_message_is_delivered_again_after_the_broker_was_restarted() {
     require_broker!();
-    let setup = Setup { input: StreamSpec::new(IN, ["in.>"]).on_disk(16 << 20), ..Setup::calling("in-steps") };
+    let setup = Setup { input: StreamSpec::new(IN, ["in.>"]).on_disk(16 << 20), ..Setup::calling("in-steps").patient() };
     let World { broker, admin, node, .. } = World::start(setup).await;
     let (manager, monitor) = (node.manager.clone(), node.monitor.clone());
     // A publication of the administrator has no receipt, and a broker that is killed has only what it wrote.
-    admin.publish("in.one", br#"["out","m-1",300]"#).await;
+    admin.publish("in.one", br#"["out","m-1",600]"#).await;
     let running = Node::run(node.triggers, &manager);
     let begun = || async { results(&admin).await.first().cloned() };
     assert_eq!(until_some("the guest works", begun).await, "m-1:begun");

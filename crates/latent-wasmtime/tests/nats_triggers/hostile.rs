@@ -7,9 +7,12 @@ use latent_testkit::require_broker;
 
 use crate::world::{ACKNOWLEDGED, DELAYED, EXHAUSTED, Proxied, Setup, World};
 
+/// For each delivery, of which a tenth is kept for its settlement.
+const MILLIS: u64 = 1_000;
+
 /// What kind of end a guest comes to that acts like this, twice, and then well.
 async fn survived(how: &str, kind: &'static str) {
-    let mut world = World::start(Setup::calling("act").each(|binding| binding.max_deliver = Some(2))).await;
+    let mut world = World::start(Setup::calling("act").within(MILLIS).each(|binding| binding.max_deliver = Some(2))).await;
     world.send("one", &format!("[\"{how}\"]")).await;
     world.send("one", r#"["well"]"#).await;
     for end in [DELAYED, EXHAUSTED, ACKNOWLEDGED] {
@@ -48,7 +51,7 @@ async fn a_guest_that_takes_all_memory_is_ended_and_tried_again() {
 #[tokio::test]
 async fn a_guest_whose_publication_is_not_answered_ends_at_its_deadline_and_the_audit_says_uncertain() {
     require_broker!();
-    let mut world = World::start(Setup::calling("act").behind_proxy(Proxied::Publisher)).await;
+    let mut world = World::start(Setup::calling("act").within(MILLIS).behind_proxy(Proxied::Publisher)).await;
     let proxy = world.proxy.as_ref().unwrap();
     let withheld = proxy.withhold_from(Direction::ToClient, b"MSG _INBOX.LSF.");
     world.send("one", r#"["m-1"]"#).await;

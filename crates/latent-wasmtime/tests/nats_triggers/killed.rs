@@ -76,11 +76,11 @@ async fn nodes_that_are_killed_while_guests_work_lose_no_message() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_whose_last_delivery_ended_with_its_node_is_stranded_at_the_broker_and_claimed_by_nobody() {
     require_broker!();
-    let setup = Setup::calling("in-steps").each(|binding| binding.max_deliver = Some(1));
+    let setup = Setup::calling("in-steps").patient().each(|binding| binding.max_deliver = Some(1));
     let Ground { broker: _broker, admin, orders, .. } = Ground::prepare(setup).await;
     let folder = tempfile::tempdir().unwrap();
     write_orders(folder.path(), &orders);
-    admin.publish(&subject("one"), br#"["out","m-1",400]"#).await;
+    admin.publish(&subject("one"), br#"["out","m-1",1000]"#).await;
     let mut node = NodeProcess::start(folder.path());
     node.until_delivered(1);
     let begun = || async { results(&admin).await.first().cloned() };
@@ -104,10 +104,10 @@ async fn a_message_whose_last_delivery_ended_with_its_node_is_stranded_at_the_br
 
 /// BUG-38: node A stands still for longer than the broker waits, and node B has the message meanwhile.
 async fn overtaken(goes_on: fn(&latent_nats::triggers::TriggerSnapshot) -> bool) {
-    let Ground { broker: _broker, admin, orders, .. } = Ground::prepare(Setup::calling("in-steps")).await;
+    let Ground { broker: _broker, admin, orders, .. } = Ground::prepare(Setup::calling("in-steps").patient()).await;
     let folder = tempfile::tempdir().unwrap();
     write_orders(folder.path(), &orders);
-    admin.publish(&subject("one"), br#"["out","m-1",300]"#).await;
+    admin.publish(&subject("one"), br#"["out","m-1",600]"#).await;
     let mut frozen = NodeProcess::start(folder.path());
     frozen.until_delivered(1);
     let begun = || async { results(&admin).await.first().cloned() };

@@ -6,7 +6,7 @@ use latent_testkit::proxy::Direction;
 use latent_testkit::{require_broker, until_some};
 
 use crate::node::Node;
-use crate::world::{Proxied, Setup, World};
+use crate::world::{Proxied, Setup, World, results};
 
 /// Waits until it says yes.
 pub(crate) async fn until(awaited: &str, look: impl Fn() -> bool) {
@@ -16,13 +16,11 @@ pub(crate) async fn until(awaited: &str, look: impl Fn() -> bool) {
 #[tokio::test]
 async fn a_stop_while_a_guest_executes_leaves_its_message_to_be_delivered_again() {
     require_broker!();
-    let World { broker: _broker, admin, node, .. } = World::start(Setup::calling("in-steps")).await;
-    let Node { manager, triggers, monitor, .. } = &node;
-    let (manager, monitor) = (manager.clone(), monitor.clone());
-    let _ = triggers;
-    admin.publish("in.one", br#"["out","m-1",400]"#).await;
+    let World { broker: _broker, admin, node, .. } = World::start(Setup::calling("in-steps").patient()).await;
+    let (manager, monitor) = (node.manager.clone(), node.monitor.clone());
+    admin.publish("in.one", br#"["out","m-1",600]"#).await;
     let running = Node::run(node.triggers, &manager);
-    let begun = || async { crate::world::results(&admin).await.first().cloned() };
+    let begun = || async { results(&admin).await.first().cloned() };
     assert_eq!(until_some("the guest works", begun).await, "m-1:begun");
     assert_eq!(monitor.bindings()[0].state, TriggerState::Busy);
     let triggers = running.stop().await;
@@ -30,7 +28,7 @@ async fn a_stop_while_a_guest_executes_leaves_its_message_to_be_delivered_again(
     assert_eq!(monitor.bindings()[0].state, TriggerState::Stopped);
     let account = manager.snapshot().node;
     assert_eq!((account.held(), account.input_bytes, monitor.snapshot().connections), (0, 0, 0), "everything is back");
-    crate::shutdown::until("the broker sees the socket closed", || admin.connections_of("shop") == 0).await;
+    until("the broker sees the socket closed", || admin.connections_of("shop") == 0).await;
     let info = admin.consumer("IN", "one").await;
     assert_eq!((&info["num_pending"], &info["num_ack_pending"]), (&0.into(), &1.into()), "neither acknowledged nor given up");
 

@@ -61,6 +61,20 @@ impl Setup {
         self
     }
 
+    /// With time enough for functions that work for a while, also on a busy machine.
+    pub(crate) fn patient(self) -> Self {
+        self.within(2_000)
+    }
+
+    /// With so many milliseconds for each delivery.
+    pub(crate) fn within(self, millis: u64) -> Self {
+        self.each(|binding| {
+            binding.operation_timeout_millis = Some(millis);
+            binding.ack_wait_millis = Some(millis + 1_000);
+            binding.budget.as_mut().unwrap().wall_time_millis = Some(millis);
+        })
+    }
+
     pub(crate) fn behind_proxy(self, proxied: Proxied) -> Self {
         Self { proxied, ..self }
     }
