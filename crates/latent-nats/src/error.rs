@@ -176,6 +176,12 @@ pub enum InstallError {
         /// The tenant.
         tenant: TenantId,
     },
+    /// A trigger needs somebody who knows topics.
+    #[error("binding {binding} reads a topic or has a dead-letter topic, and nobody who knows topics was given; install it with one")]
+    NoTopics {
+        /// The binding.
+        binding: latent_core::BindingId,
+    },
     /// A user name that is empty, too long, or not printable.
     #[error("the user name of tenant {tenant} is not printable ASCII of 1 to 128 bytes")]
     Username {

@@ -166,6 +166,13 @@ pub struct ActivationEnd {
     pub report: ActivationReport,
 }
 
+impl ActivationEnd {
+    /// What a dead letter says beside its reason: the words of a rejection, else which failure it was, both in one line; may be empty.
+    pub fn detail(&self) -> String {
+        crate::delivery::detail_of(self)
+    }
+}
+
 /// Why nothing was reserved. Nothing was charged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

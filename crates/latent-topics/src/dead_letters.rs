@@ -41,6 +41,14 @@ impl DeadLetters {
         self.publish(letter, key, Content { media_type, attributes, payload }, runtime)
     }
 
+    /// Publishes the dead letter of what is no record of a topic, and is known as a whole.
+    #[cfg(feature = "nats")]
+    pub(crate) fn park_whole(&self, whole: Whole, verdict: Verdict, runtime: &Handle) -> Ticket<Result<(), SourceError>> {
+        let Whole { place, uid, key, media_type, attributes, payload, stored_at } = whole;
+        let letter = DeadLetter { binding: self.binding.clone(), place, verdict, uid, stored_at: Some(stored_at), origin: None };
+        self.publish(letter, key, Content { media_type, attributes, payload }, runtime)
+    }
+
     /// Publishes the dead letter of a record that cannot be read, with what bytes there are of it.
     pub(crate) fn park_undecodable(
         &self,
@@ -75,6 +83,18 @@ impl DeadLetters {
         });
         parked
     }
+}
+
+/// A message of a raw stream, as far as it can be kept.
+#[cfg(feature = "nats")]
+pub(crate) struct Whole {
+    pub(crate) place: Place,
+    pub(crate) uid: Option<Uid>,
+    pub(crate) key: String,
+    pub(crate) media_type: MediaType,
+    pub(crate) attributes: Attributes,
+    pub(crate) payload: Bytes,
+    pub(crate) stored_at: latent_core::UnixMillis,
 }
 
 const ENDED: &str = "the log ended before it answered";

@@ -69,6 +69,7 @@ pub use executor::{ConnectorExecutor, ConnectorFault};
 pub use options::{NatsCredentials, NatsOptions, NatsRoots};
 pub use permissions::{Permission, Permissions, covers};
 pub use probe::{Probe, ProbeAnswer, ProbedStream, Probes, probe, stream_settings};
+pub use record::read_record;
 pub use streams::{Change, Plan, PlannedAction, Refusal, TopicPlan, stream_name, subject};
 
 /// Name of the bus's thread (B-081).

@@ -105,6 +105,15 @@ impl Source {
     }
 }
 
+/// The record that a message of a topic's stream is, for who was delivered one by other means than a bus.
+///
+/// # Errors
+/// Why it is none, in words without its content.
+pub fn read_record(header_block: &[u8], content: &Bytes) -> Result<Record, String> {
+    let headers = parse_headers(header_block).ok_or("its headers cannot be read")?;
+    body::decode_parts(Some(&headers), content)
+}
+
 /// The headers of a block, where the client could read it. It is strict: on anything else it ends the connection, or itself.
 fn parse_headers(block: &[u8]) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();

@@ -1,6 +1,9 @@
 //! One binding: which consumer wakes which function, as whom and with what. Checked; nothing here can be changed by a message (T-003).
 
-use latent_core::{BindingId, Budget, ConsumerName, ContractName, FunctionName, RouteName, ServiceName, StreamName, Subject, TenantId};
+use latent_core::{
+    BindingId, Budget, ConsumerName, ContractName, FunctionName, Partition, RouteName, ServiceName, StreamName, Subject, TenantId,
+    TopicName,
+};
 use latent_nats_proto::triggers::ConsumerProfile;
 use latent_node::delivery::VisitPolicy;
 use latent_node::{InboundTarget, Principal};
@@ -12,10 +15,27 @@ use super::limits;
 const CONTRACT_ADVICE: &str = "name the interface, such as acme:orders/intake@1.0.0";
 const BUDGET_ADVICE: &str = "give cpuFuel, memoryBytes, wallTimeMillis, outboundRequests and logBytes";
 
+/// What a binding's function is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BindingInput {
+    /// The payload as its arguments (T-006).
+    Values,
+    /// The event that the message is: a record of this partition of a topic. The function is a handler.
+    Event {
+        /// The topic.
+        topic: TopicName,
+        /// Its partition.
+        partition: Partition,
+    },
+}
+
 /// A checked binding (T-003): everything about its activations that an operator decides and a message does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TriggerBinding {
     id: BindingId,
+    trigger: BindingId,
+    input: BindingInput,
+    dead_letter: Option<TopicName>,
     target: InboundTarget,
     stream: StreamName,
     consumer: ConsumerName,
@@ -29,6 +49,26 @@ impl TriggerBinding {
     /// Its id.
     pub const fn id(&self) -> &BindingId {
         &self.id
+    }
+
+    /// The trigger that it is a part of: what keys are derived from, and who a dead letter's binding is. Its id, unless said otherwise.
+    pub const fn trigger(&self) -> &BindingId {
+        &self.trigger
+    }
+
+    /// What its function is given.
+    pub const fn input(&self) -> &BindingInput {
+        &self.input
+    }
+
+    /// The topic that keeps what never runs (again) before it is terminated.
+    pub const fn dead_letter(&self) -> Option<&TopicName> {
+        self.dead_letter.as_ref()
+    }
+
+    /// True when it needs somebody who knows topics.
+    pub(super) const fn needs_topics(&self) -> bool {
+        self.dead_letter.is_some() || matches!(self.input, BindingInput::Event { .. })
     }
 
     /// For whom its function runs.
@@ -78,7 +118,7 @@ impl TriggerBinding {
             consumer: self.consumer.as_str(),
             filter_subject: self.filter.as_str(),
             ack_wait_nanos: self.ack_wait_millis.saturating_mul(1_000_000),
-            max_deliver: u64::from(self.policy.deliveries_max),
+            max_deliver: u64::from(self.policy.source_deliveries_max),
             payload_bytes_max: self.payload_ceiling_bytes,
         }
     }
@@ -100,9 +140,9 @@ impl TriggerBinding {
         let stream = name(draft.stream.as_deref(), "stream", "name the stream", StreamName::parse)?;
         let consumer = name(draft.consumer.as_deref(), "consumer", "name its durable consumer", ConsumerName::parse)?;
         let filter = name(draft.filter.as_deref(), "filter", "give the consumer's one subject, without wildcards", Subject::parse)?;
-        if let Some(input) = draft.input.as_deref().filter(|input| *input != "wit-values") {
-            return Err(BindingProblem::Input { found: input.chars().take(40).collect() });
-        }
+        let trigger = draft.trigger.as_deref().map(|trigger| parsed("trigger", BindingId::parse(trigger))).transpose()?;
+        let dead_letter = draft.dead_letter.as_deref().map(|topic| parsed("deadLetter", TopicName::parse(topic))).transpose()?;
+        let input = input_of(draft)?;
         let number = |value: Option<u64>, field, limit: &latent_core::Limit, advice| {
             let value = value.ok_or(BindingProblem::Missing { field, advice })?;
             limit.check(value).map_err(|error| BindingProblem::Limit { field, error })
@@ -111,6 +151,11 @@ impl TriggerBinding {
         let ceiling = number(draft.payload_ceiling_bytes, "payloadCeilingBytes", ceiling, "choose at most 32768 bytes")?;
         let operation_timeout_millis = number(draft.operation_timeout_millis, "operationTimeoutMillis", timeout, "choose 100 to 10000 ms")?;
         let deliveries = number(draft.max_deliver, "maxDeliver", &limits::MAX_DELIVER, "write the consumer's max_deliver, 1 to 16")?;
+        let runs = draft.max_deliveries.unwrap_or(if dead_letter.is_some() { deliveries.saturating_sub(1) } else { deliveries });
+        let least = runs.saturating_add(u64::from(dead_letter.is_some()));
+        if runs == 0 || deliveries < least || dead_letter.is_none() && deliveries != runs {
+            return Err(BindingProblem::Deliveries { max_deliver: deliveries, max_deliveries: runs, parks: dead_letter.is_some() });
+        }
         let ack_wait = &limits::ACK_WAIT_MILLIS;
         let ack_wait_millis = number(draft.ack_wait_millis, "ackWaitMillis", ack_wait, "write the consumer's ack_wait in ms")?;
         let least = operation_timeout_millis + limits::ACK_WAIT_MARGIN_MILLIS.default;
@@ -133,9 +178,13 @@ impl TriggerBinding {
                 function,
                 route,
                 budget,
-                input_bytes_max: ceiling,
+                // An event's names and attributes come beside its body.
+                input_bytes_max: if matches!(input, BindingInput::Values) { ceiling } else { ceiling + HEADER_BYTES },
             },
+            trigger: trigger.unwrap_or_else(|| id.clone()),
             id,
+            input,
+            dead_letter: dead_letter.clone(),
             stream,
             consumer,
             filter,
@@ -143,7 +192,9 @@ impl TriggerBinding {
             payload_ceiling_bytes: u32::try_from(ceiling).unwrap_or(u32::MAX),
             ack_wait_millis,
             policy: VisitPolicy {
-                deliveries_max: u32::try_from(deliveries).unwrap_or(u32::MAX),
+                deliveries_max: u32::try_from(runs).unwrap_or(u32::MAX),
+                source_deliveries_max: u32::try_from(deliveries).unwrap_or(u32::MAX),
+                parks: dead_letter.is_some(),
                 retry_delay_millis,
                 retry_delay_max_millis: limits::NAK_DELAY_MILLIS.max,
                 operation_timeout_millis,
@@ -151,6 +202,27 @@ impl TriggerBinding {
         })
     }
 }
+
+/// Headers of a message, at most.
+const HEADER_BYTES: u64 = latent_nats_proto::limits::DELIVERED_HEADER_BYTES.max;
+
+fn input_of(draft: &BindingDraft) -> Result<BindingInput, BindingProblem> {
+    match draft.input.as_deref() {
+        None | Some("wit-values") => Ok(BindingInput::Values),
+        Some("event") => {
+            let topic = name(draft.topic.as_deref(), "topic", "name the topic whose records the stream keeps", TopicName::parse)?;
+            let partition =
+                draft.partition.ok_or(BindingProblem::Missing { field: "partition", advice: "number the topic's partition" })?;
+            let partition = u32::try_from(partition).ok().filter(|partition| *partition < PARTITIONS_MAX);
+            let partition = partition.ok_or(BindingProblem::Partition { most: PARTITIONS_MAX - 1 })?;
+            Ok(BindingInput::Event { topic, partition: Partition(partition) })
+        }
+        Some(other) => Err(BindingProblem::Input { found: other.chars().take(40).collect() }),
+    }
+}
+
+/// Partitions that a topic can have.
+const PARTITIONS_MAX: u32 = 1_024;
 
 fn budget_of(draft: &BudgetDraft) -> Result<Budget, BindingProblem> {
     let field = |value: Option<u64>| value.ok_or(BindingProblem::Missing { field: "budget", advice: BUDGET_ADVICE });

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use latent_core::{BindingId, Epoch, RouteGeneration, UnixMillis};
-use latent_node::delivery::{Backlog, Confirmation, Handed, PutOff, TerminationReason, Unsettled, VisitSettlement};
+use latent_core::{BindingId, Epoch, RouteGeneration, UnixMillis, Verdict};
+use latent_node::delivery::{Backlog, Condemned, Confirmation, Handed, Known, PutOff, TerminationReason, Unsettled, VisitSettlement};
 
 use super::fault::StepFault;
 use super::install::Installed;
@@ -36,6 +36,8 @@ pub struct TriggerSnapshot {
     pub terminated: u64,
     /// Confirmed terminations after the last run.
     pub exhausted: u64,
+    /// Messages put into dead-letter topics, again where their settlement had not arrived.
+    pub dead_lettered: u64,
     /// Settlements of which it is not known whether they arrived.
     pub uncertain: u64,
     /// Messages left as they were, which the broker delivers again.
@@ -111,6 +113,8 @@ pub struct BindingReport {
     pub terminated: u64,
     /// Of the terminated, those whose runs were used up.
     pub exhausted: u64,
+    /// Messages put into the dead-letter topic.
+    pub dead_lettered: u64,
     /// How the last activation ended.
     pub last_outcome: Option<&'static str>,
     /// When the last message was handed out.
@@ -160,6 +164,8 @@ struct Mark {
     next_attempt_at: Option<UnixMillis>,
     is_delayed: bool,
     is_running: bool,
+    condemned: Option<(Condemned, Verdict)>,
+    dead_lettered: u64,
     settled: u64,
     terminated: u64,
     exhausted: u64,
@@ -212,14 +218,14 @@ impl Board {
         marks.bindings.iter_mut().for_each(|mark| mark.is_running = false);
     }
 
-    /// A visit begins. What the binding put off, if anything, is told.
-    pub(crate) fn begin(&self, binding: usize) -> Option<PutOff> {
-        let mut put_off = None;
+    /// A visit begins. What is known of the last ones is told.
+    pub(crate) fn begin(&self, binding: usize) -> Known {
+        let mut known = Known::default();
         self.with(binding, |counts, mark| {
             add(&mut counts.visits);
-            put_off = mark.put_off;
+            known = Known { put_off: mark.put_off, condemned: mark.condemned.as_ref().map(|(condemned, _)| *condemned) };
         });
-        put_off
+        known
     }
 
     /// True when the broker is seen to have given up a message, for the first time.
@@ -278,6 +284,26 @@ impl Board {
         });
     }
 
+    /// The verdict on a message that is only left to be parked.
+    pub(crate) fn verdict(&self, binding: usize, sequence: u64) -> Option<Verdict> {
+        let marks = self.lock();
+        let (condemned, verdict) = marks.bindings.get(binding)?.condemned.as_ref()?;
+        (condemned.sequence == sequence).then(|| verdict.clone())
+    }
+
+    /// A message is only left to be parked; nothing else is until it was.
+    pub(crate) fn condemn(&self, binding: usize, condemned: Condemned, verdict: Verdict) {
+        self.with(binding, |_, mark| mark.condemned = Some((condemned, verdict)));
+    }
+
+    /// A message is in the dead-letter topic.
+    pub(crate) fn parked(&self, binding: usize) {
+        self.with(binding, |counts, mark| {
+            add(&mut counts.dead_lettered);
+            add(&mut mark.dead_lettered);
+        });
+    }
+
     /// A visit ended with a settlement, or with a message left as it was. `put_off` says until when, where it was delayed.
     pub(crate) fn settled(&self, step: LastStep, put_off: Option<(PutOff, UnixMillis)>) {
         let mut marks = self.lock();
@@ -296,6 +322,10 @@ impl Board {
         });
         let Some(mark) = bindings.get_mut(step.binding) else { return };
         mark.count(step.end);
+        let is_of = |(condemned, _): &(Condemned, Verdict)| step.handed.is_some_and(|handed| handed.sequence == condemned.sequence);
+        if matches!(step.end, StepEnd::Settled { .. }) && mark.condemned.as_ref().is_some_and(is_of) {
+            mark.condemned = None;
+        }
         (mark.is_running, mark.problem, mark.is_delayed) = (false, None, put_off.is_some());
         (mark.put_off, mark.next_attempt_at) = put_off.map_or((None, None), |(off, at)| (Some(off), Some(at)));
     }
@@ -417,6 +447,7 @@ impl TriggerMonitor {
             settled: mark.settled,
             terminated: mark.terminated,
             exhausted: mark.exhausted,
+            dead_lettered: mark.dead_lettered,
             last_outcome: mark.last_outcome,
             last_delivery_at: mark.last_delivery_at,
             next_attempt_at: mark.next_attempt_at,

@@ -56,9 +56,25 @@ pub struct BindingDraft {
     pub consumer: Option<String>,
     /// The consumer's one filter, without wildcards.
     pub filter: Option<String>,
-    /// What the function is given: `wit-values`, the payload as its arguments (T-006). The only one; the same when absent.
+    /// What the function is given: `wit-values`, the payload as its arguments (T-006), or `event`, the record that a topic's stream keeps.
+    /// `wit-values` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
+    /// With `event`: the topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// With `event`: its partition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<u64>,
+    /// The trigger that it is a part of, for derived keys and dead letters; the id when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
+    /// The topic that keeps what never runs (again); without one it is terminated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_letter: Option<String>,
+    /// Runs of one message; `maxDeliver`, or one less with a dead-letter topic, when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_deliveries: Option<u64>,
     /// Largest payload, in bytes (T-024).
     pub payload_ceiling_bytes: Option<u64>,
     /// The one deadline of a delivery, in milliseconds (T-026).

@@ -34,8 +34,27 @@ pub enum BindingProblem {
         #[source]
         error: LimitError,
     },
+    /// More or fewer deliveries than the runs need (25-joins, attempts).
+    #[error(
+        "maxDeliver is {max_deliver} and maxDeliveries {max_deliveries}: {}",
+        if *.parks { "with a dead-letter topic the consumer delivers at least once more, so that what could not be parked comes again" } else { "without a dead-letter topic they are the same" }
+    )]
+    Deliveries {
+        /// Deliveries of the consumer.
+        max_deliver: u64,
+        /// Runs.
+        max_deliveries: u64,
+        /// Whether there is a dead-letter topic.
+        parks: bool,
+    },
+    /// A partition that no topic has.
+    #[error("partition is above {most}")]
+    Partition {
+        /// The last one that there can be.
+        most: u32,
+    },
     /// Another form of input.
-    #[error("input is {found:?}; a trigger on a stream gives its function `wit-values`, so remove it")]
+    #[error("input is {found:?}; a function is given `wit-values`, or `event` of a topic's stream")]
     Input {
         /// What was written, cut to 40 characters.
         found: String,

@@ -9,6 +9,7 @@ use super::TriggerConfig;
 use super::board::{Board, TriggerMonitor};
 use super::limits;
 use super::rotation::Rotation;
+use super::topics::Topics;
 use crate::client::{self, Client};
 use crate::voice::Voice;
 use crate::{Connection, InstallError, NatsCredential, NatsPools};
@@ -42,6 +43,8 @@ pub(crate) struct Installed {
     pub(crate) board: Board,
     pub(super) voice: Voice,
     pub(super) epoch: Epoch,
+    /// Who knows topics, where a binding needs that.
+    pub(super) topics: Option<Arc<dyn Topics>>,
     pub(super) logical_id: ProviderId,
 }
 
@@ -76,6 +79,24 @@ impl NatsTriggers {
         config: TriggerConfig,
         credentials: Vec<NatsCredential>,
     ) -> Result<(Self, TriggerMonitor), InstallError> {
+        Self::install_knowing(pools, logical_id, (epoch, expected_epoch), config, credentials, None)
+    }
+
+    /// The same with somebody who knows topics: for bindings that are given events of topics, or have a dead-letter topic.
+    ///
+    /// # Errors
+    /// As [`NatsTriggers::install`].
+    pub fn install_knowing(
+        pools: &NatsPools,
+        logical_id: ProviderId,
+        (epoch, expected_epoch): (Epoch, Option<Epoch>),
+        config: TriggerConfig,
+        credentials: Vec<NatsCredential>,
+        topics: Option<Arc<dyn Topics>>,
+    ) -> Result<(Self, TriggerMonitor), InstallError> {
+        if let Some(binding) = config.bindings().iter().find(|binding| binding.needs_topics() && topics.is_none()) {
+            return Err(InstallError::NoTopics { binding: binding.id().clone() });
+        }
         limits::TENANTS.check(credentials.len().max(1) as u64).map_err(InstallError::TooManyCredentials)?;
         let credentials = client::in_order(config.tenants(), &logical_id, config.peer(), credentials)?;
         let payload_bytes_max = config.bindings().iter().map(super::TriggerBinding::payload_ceiling_bytes).max().unwrap_or_default();
@@ -94,7 +115,8 @@ impl NatsTriggers {
         let places: Vec<usize> = config.bindings().iter().map(|binding| place(binding.tenant())).collect();
         let rotation = Rotation::new(&places);
         let board = Board::new(epoch, config.bindings().len(), config.tenants().len());
-        let installed = Arc::new(Installed { config, places, client, registration, board, voice: Voice::default(), epoch, logical_id });
+        let voice = Voice::default();
+        let installed = Arc::new(Installed { config, places, client, registration, board, voice, epoch, topics, logical_id });
         let conflict: Result<(), EpochConflict> =
             pools.capabilities.providers().install_unbound(reference, expected_epoch, Arc::clone(&installed) as _);
         conflict?;

@@ -26,12 +26,14 @@ mod run;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod topics;
 mod trouble;
 mod visit;
 
-pub use binding::TriggerBinding;
+pub use binding::{BindingInput, TriggerBinding};
 pub use board::{BindingReport, LastStep, StepEnd, TriggerMonitor, TriggerSnapshot, TriggerState};
 pub use config::{BindingDraft, BudgetDraft, TriggerConfig, TriggerDraft};
 pub use fault::{BindingProblem, StepFault};
 pub use install::{NatsTriggers, PROFILE};
 pub use run::{RunEnd, StepOutcome};
+pub use topics::{Delivered, Topics};

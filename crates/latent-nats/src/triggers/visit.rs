@@ -9,13 +9,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use latent_capabilities::{Lease, Origin};
-use latent_core::{ActivationOutcome, Deadline, Offset, Partition, TopicName, UnixMillis, settle_margin};
-use latent_nats_proto::triggers::{Inspect, InspectError, Pull, Pulled, Settle, SettleAnswer, Settlement};
+use latent_core::{
+    ActivationId, ActivationOutcome, ComponentDigest, Deadline, Offset, Partition, TerminationReason, Ticket, TopicName, UnixMillis,
+    Verdict, settle_margin,
+};
+use latent_nats_proto::triggers::{AckNumbers, Delivery, Inspect, InspectError, Pull, Pulled, Settle, SettleAnswer, Settlement};
 use latent_nats_proto::{Connection as Standing, Ended, Exchange as _};
-use latent_node::delivery::{Backlog, Confirmation, Handed, PutOff, Unsettled, Visit, VisitEnd, VisitNext, VisitSettlement};
-use latent_node::{CallOrder, LocalActivationManager, Reservation};
+use latent_node::delivery::{Backlog, Condemned, Confirmation, Handed, PutOff, Unsettled, Visit, VisitEnd, VisitNext, VisitSettlement};
+use latent_node::{ActivationEnd, CallOrder, InboundOrder, LocalActivationManager, Reservation};
 
-use super::TriggerBinding;
+use super::binding::{BindingInput, TriggerBinding};
 use super::board::{LastStep, StepEnd};
 use super::fault::StepFault;
 use super::ingress::conflicting_media_type;
@@ -23,9 +26,28 @@ use super::install::Installed;
 use super::limits;
 use super::run::StepOutcome;
 use super::stop::Stop;
+use super::topics::Delivered;
 use super::trouble::{Trouble, of_connect, of_inspection, of_pool, of_pull, of_refused, of_reservation, of_status};
 use crate::Connection;
 use crate::deadline::{Timer, sleep};
+
+/// What is known of the last run of a message.
+#[derive(Default)]
+struct Last {
+    ran: Option<(ActivationId, ComponentDigest)>,
+    detail: String,
+}
+
+/// What was handed out is nothing to run a function with.
+struct Unfit {
+    /// As what an activation would have ended; `None`: it is no event.
+    outcome: Option<ActivationOutcome>,
+    why: String,
+}
+
+fn stored_at(message: &Delivery<'_>) -> UnixMillis {
+    UnixMillis(message.numbers.stored_unix_nanos / 1_000_000)
+}
 
 /// What every part of a visit needs.
 struct Place<'a> {
@@ -39,7 +61,7 @@ struct Place<'a> {
 pub(crate) async fn visit(installed: &Installed, index: usize, manager: &Arc<LocalActivationManager>, stop: &mut Stop) -> StepOutcome {
     let Some(binding) = installed.config.bindings().get(index) else { return StepOutcome::Retired };
     let place = Place { installed, binding, index, manager };
-    let put_off = installed.board.begin(index);
+    let known = installed.board.begin(index);
     // The route is pinned and admission taken before anything else, so that what is pulled can run.
     let reservation = match manager.reserve_inbound(binding.target()) {
         Ok(reservation) => reservation,
@@ -55,7 +77,7 @@ pub(crate) async fn visit(installed: &Installed, index: usize, manager: &Arc<Loc
     };
     let sleep = pin!(sleep(deadline, clock));
     let mut timer = Timer::new(sleep, deadline);
-    let mut machine = Visit::begin(binding.policy(), deadline, put_off);
+    let mut machine = Visit::begin(binding.policy(), deadline, known);
     place.carry(&mut machine, reservation, lease, &mut timer, stop).await
 }
 
@@ -112,15 +134,19 @@ impl Place<'_> {
             }
         }
         let generation = reservation.generation();
+        let mut last = Last::default();
         if let VisitNext::Run { until } = machine.next() {
             installed.board.handed(*index, clock.unix());
-            self.run(machine, reservation, &mut lease, until, (timer, stop)).await;
+            last = self.run(machine, reservation, &mut lease, until, (timer, stop)).await;
         } else if let VisitNext::End(VisitEnd::OutOfRange(handed)) = machine.next() {
-            let max = self.binding.policy().deliveries_max;
+            let max = self.binding.policy().source_deliveries_max;
             let why = format!("message {} was delivered {} times and the consumer allows {max}", handed.sequence, handed.delivery);
             return self.failed(Some(handed), Some(&reservation), Trouble::new(StepFault::DeliveredTooOften, why));
         } else {
             drop(reservation);
+        }
+        if let VisitNext::Park(reason) = machine.next() {
+            self.put_into_dead_letters(machine, reason, &last, &mut lease, (timer, stop)).await;
         }
         if let VisitNext::Settle(settlement) = machine.next() {
             self.settle(machine, settlement, &mut lease, timer, stop).await;
@@ -184,34 +210,40 @@ impl Place<'_> {
         lease: &mut Lease<Connection>,
         until: Deadline,
         (timer, stop): (&mut Timer<'_>, &mut Stop),
-    ) {
+    ) -> Last {
         let Self { installed, index, manager, .. } = self;
         let clock = &*installed.client.clock;
-        let Some(message) = lease.connection().and_then(Connection::delivery) else { return machine.stop() };
-        if let Some(found) = conflicting_media_type(message.headers) {
-            drop(reservation);
-            let outcome = ActivationOutcome::InvalidArguments { reason: format!("the message's media type is {found}") };
-            installed.board.unfit(*index, outcome.kind());
-            return machine.finished(clock.mono(), &outcome);
-        }
-        let arguments = Bytes::copy_from_slice(message.payload);
-        let stored_at = UnixMillis(message.numbers.stored_unix_nanos / 1_000_000);
-        let origin = self.origin(message.numbers.stream_sequence, stored_at);
         let activation = reservation.activation();
-        let mut ticket = manager.call(reservation, CallOrder { arguments, deadline: until, origin, trace: None });
+        let handed = self.hand_over(reservation, lease, until);
+        let mut ticket = match handed {
+            Some(Ok(ticket)) => ticket,
+            Some(Err(unfit)) => {
+                let kind = unfit.outcome.as_ref().map_or(TerminationReason::Undecodable.kind(), ActivationOutcome::kind);
+                installed.board.unfit(*index, kind);
+                match unfit.outcome {
+                    Some(outcome) => machine.finished(clock.mono(), &outcome),
+                    None => machine.undecodable(),
+                }
+                return Last { detail: unfit.why, ..Last::default() };
+            }
+            None => {
+                machine.stop();
+                return Last::default();
+            }
+        };
         // What has ended has ended, also when the stop comes at the same moment.
         let ended = tokio::select! {
             biased;
             ended = timer.race(&mut ticket) => ended,
             () = stop.given() => None,
         };
-        let outcome = match ended {
+        let end = match ended {
             Some(end) => {
                 // A node that stops cancels what still runs: that is a stop, and no failure of the function (T-048).
                 if end.report.outcome == ActivationOutcome::Cancelled && stop.is_given() {
                     machine.stop();
                 }
-                end.report.outcome
+                end
             }
             None => {
                 // Its store and its cell are gone before anything of this visit goes back (T-018).
@@ -220,11 +252,80 @@ impl Place<'_> {
                 if stop.is_given() {
                     machine.stop();
                 }
-                end.report.outcome
+                end
             }
         };
-        installed.board.ended(*index, outcome.kind());
-        machine.finished(clock.mono(), &outcome);
+        installed.board.ended(*index, end.report.outcome.kind());
+        machine.finished(clock.mono(), &end.report.outcome);
+        Last { ran: Some((end.activation, end.digest)), detail: end.detail() }
+    }
+
+    /// Gives the message that the connection holds to its function; `None` when there is none.
+    fn hand_over(
+        &self,
+        reservation: Reservation,
+        lease: &mut Lease<Connection>,
+        deadline: Deadline,
+    ) -> Option<Result<Ticket<ActivationEnd>, Unfit>> {
+        let Self { installed, binding, manager, .. } = self;
+        let message = lease.connection().and_then(Connection::delivery)?;
+        if let BindingInput::Event { .. } = binding.input() {
+            let event = installed.topics.as_ref().map(|topics| topics.event(self.delivered(&message)));
+            let (event, origin) = match event? {
+                Ok(event) => event,
+                Err(why) => return Some(Err(Unfit { outcome: None, why })),
+            };
+            return Some(Ok(manager.activate(reservation, InboundOrder { event, origin, deadline })));
+        }
+        if let Some(found) = conflicting_media_type(message.headers) {
+            let why = format!("the message's media type is {found}");
+            let outcome = ActivationOutcome::InvalidArguments { reason: why.clone() };
+            return Some(Err(Unfit { outcome: Some(outcome), why }));
+        }
+        let arguments = Bytes::copy_from_slice(message.payload);
+        let origin = self.origin(message.numbers.stream_sequence, stored_at(&message));
+        Some(Ok(manager.call(reservation, CallOrder { arguments, deadline, origin, trace: None })))
+    }
+
+    fn delivered<'m>(&'m self, message: &Delivery<'m>) -> Delivered<'m> {
+        let AckNumbers { stream_sequence: sequence, deliveries: delivery, .. } = message.numbers;
+        Delivered {
+            binding: self.binding,
+            handed: Handed { sequence, delivery },
+            stored_at: stored_at(message),
+            headers: message.headers,
+            payload: message.payload,
+        }
+    }
+
+    /// Keeps the message in the dead-letter topic: one publication of its own, between activation and settlement. What cannot be parked
+    /// comes again, and is parked then without running (D-22).
+    async fn put_into_dead_letters(
+        &self,
+        machine: &mut Visit,
+        reason: TerminationReason,
+        last: &Last,
+        lease: &mut Lease<Connection>,
+        (timer, stop): (&mut Timer<'_>, &mut Stop),
+    ) {
+        let Self { installed, index, .. } = self;
+        let Some((topics, message)) = installed.topics.as_ref().zip(lease.connection().and_then(Connection::delivery)) else {
+            return machine.parked(installed.client.clock.mono(), false);
+        };
+        let message = self.delivered(&message);
+        let Handed { sequence, delivery } = message.handed;
+        let runs = u32::try_from(delivery).unwrap_or(u32::MAX).min(self.binding.policy().deliveries_max);
+        let verdict = installed.board.verdict(*index, sequence);
+        let verdict = verdict.unwrap_or_else(|| Verdict::new(reason, runs, last.ran, &last.detail));
+        installed.board.condemn(*index, Condemned { sequence, reason }, verdict.clone());
+        let parking = topics.park(message, verdict);
+        let parked = stop.race(timer.race(parking)).await.flatten();
+        if matches!(parked, Some(Ok(()))) {
+            installed.board.parked(*index);
+        } else if let Some(Err(why)) = &parked {
+            self.tell_not_parked(sequence, why);
+        }
+        machine.parked(installed.client.clock.mono(), matches!(parked, Some(Ok(()))));
     }
 
     /// The third operation. Neither a stop nor a failure repeats it or turns it into another (T-050).
@@ -326,7 +427,7 @@ impl Place<'_> {
     /// What keys are derived from: the message's place. A stream whose name is no topic's gives none.
     fn origin(&self, sequence: u64, stored_at: UnixMillis) -> Option<Origin> {
         let topic = TopicName::parse(self.binding.stream().as_str()).ok()?;
-        let (binding, partition, offset) = (self.binding.id().clone(), Partition(0), Offset(sequence));
+        let (binding, partition, offset) = (self.binding.trigger().clone(), Partition(0), Offset(sequence));
         Some(Origin { binding, topic, partition, offset, stored_at: Some(stored_at) })
     }
 
@@ -373,6 +474,14 @@ impl Place<'_> {
         let (after, up_to) = (backlog.settled_up_to, backlog.delivered_up_to);
         let what = "the broker delivers a message no more that was never settled";
         tracing::warn!(binding = %id, %stream, after, up_to, left_out, "{what}; it is in the stream, after the one sequence and up to the other");
+    }
+
+    fn tell_not_parked(&self, sequence: u64, why: &str) {
+        let Self { installed, binding, .. } = self;
+        if let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) {
+            let (id, topic) = (binding.id(), binding.dead_letter().map(tracing::field::display));
+            tracing::warn!(binding = %id, topic, sequence, why, left_out, "a message cannot be put into the dead-letter topic; it comes again");
+        }
     }
 
     /// Says what somebody may have to look after.

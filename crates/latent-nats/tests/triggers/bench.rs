@@ -21,7 +21,7 @@ use latent_node::{
     BackendFuture, Catalog, Contracts, ExecutionBackend, Input, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits,
     RouteKey, StartOrder,
 };
-use latent_secrets::{LocalSecretStore, SecretError, NewSecret, SealingKey, SecretName, TlsBinding};
+use latent_secrets::{LocalSecretStore, NewSecret, SealingKey, SecretError, SecretName, TlsBinding};
 use latent_testkit::broker::{Admin, Broker, BrokerSpec, BrokerUser, StreamSpec};
 use latent_testkit::proxy::FaultProxy;
 use latent_testkit::until_some;

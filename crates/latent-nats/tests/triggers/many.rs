@@ -1,6 +1,5 @@
 //! Many bindings at once: whose turn it is, who keeps whom waiting, what idleness costs, and brokers that go away (T-053 to T-058, T-062).
 
-
 use latent_core::TenantId;
 use latent_nats::triggers::{StepEnd, StepFault, TriggerState};
 use latent_node::RevocationScope;
@@ -25,7 +24,8 @@ async fn a_tenant_with_one_message_is_served_beside_a_flood() {
     let runs = bench.half.scripted.seen();
     assert_eq!(runs.iter().position(|run| run.tenant == "bank"), Some(1), "within the first rotation");
     // Within the tenant its bindings alternate.
-    let filters: Vec<_> = runs.iter().filter(|run| run.tenant == "shop").map(|run| bench.half.manager.journal_entry(run.activation)).collect();
+    let filters: Vec<_> =
+        runs.iter().filter(|run| run.tenant == "shop").map(|run| bench.half.manager.journal_entry(run.activation)).collect();
     let principals: Vec<_> = filters.into_iter().flatten().map(|entry| entry.principal.to_string()).collect();
     assert!(principals.chunks(2).all(|pair| pair == ["trigger:one", "trigger:three"]), "{principals:?}");
 }
@@ -198,5 +198,4 @@ async fn steps_of_the_wall_clock_change_nothing() {
     bench.stop(driver).await;
     let snapshot = bench.monitor.snapshot();
     assert_eq!((snapshot.failed, snapshot.unsettled, snapshot.uncertain, bench.half.scripted.runs().len()), (0, 0, 0, 5));
-
 }

@@ -28,6 +28,7 @@ use allowance::LogAllowance;
 pub use handle::{BindingStatus, Changed, DeliveryHandle, DeliveryTotals, EventStatus, LatencyMillis};
 use handle::{Change, Question, Shared};
 use lines::Lines;
+pub(crate) use log::detail_of;
 use unit::{At, Unit, UnitParts};
 
 /// One trigger: which function is woken by which topic, and how.

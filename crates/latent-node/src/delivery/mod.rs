@@ -15,12 +15,15 @@ mod source;
 mod visit;
 
 pub use cycle::{Command, Cycle, CycleOptions, CycleSnapshot, CycleState, EventState, Intake, Termination};
+pub(crate) use driver::detail_of;
 pub use driver::{
     BindingSpec, BindingStatus, Changed, DeliveryDriver, DeliveryHandle, DeliveryTotals, EventStatus, LatencyMillis, PartitionSpec,
 };
 pub use policy::DeliveryPolicy;
 pub use settled::SettledSet;
-pub use source::{Head, HeadContent, KeyId, Listing, Postponement, Remembered, Settlement, Source, SourceError, TerminationReason};
+pub use source::{
+    Head, HeadContent, KeyId, Listing, Postponement, Remembered, Settlement, Source, SourceError, TerminationReason, origin_of,
+};
 pub use visit::{
     Backlog, Condemned, Confirmation, Handed, Known, PutOff, Unsettled, Visit, VisitEnd, VisitNext, VisitPolicy, VisitSettlement,
 };

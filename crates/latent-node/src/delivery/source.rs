@@ -1,7 +1,8 @@
 //! What the delivery cycle needs from a place that events come from. Knows no NATS and no file.
 
+use latent_capabilities::Origin;
 pub use latent_core::TerminationReason;
-use latent_core::{DeliveredEvent, MonoTime, Offset, Ticket, UnixMillis, Verdict};
+use latent_core::{BindingId, DeliveredEvent, MonoTime, Offset, Place, Replay, Ticket, UnixMillis, Verdict};
 
 use super::settled::SettledSet;
 
@@ -84,6 +85,17 @@ pub struct Remembered {
     pub attempts: Vec<(Offset, u32, MonoTime)>,
     /// Verdicts on events that are not settled: they never run again.
     pub verdicts: Vec<(Offset, Verdict)>,
+}
+
+/// What keys of a run on `event` are derived from: the event's place and time, and of one that was published again out of a dead letter,
+/// those it had first.
+pub fn origin_of(binding: &BindingId, event: &DeliveredEvent) -> Origin {
+    let (place, stored_at) = match Replay::read(&event.attributes).filter(|replay| replay.place.topic == event.topic) {
+        Some(Replay { place, stored_at, .. }) => (place, stored_at),
+        None => (Place { topic: event.topic.clone(), partition: event.partition, offset: event.offset }, event.stored_at),
+    };
+    let Place { topic, partition, offset } = place;
+    Origin { binding: binding.clone(), topic, partition, offset, stored_at: Some(stored_at) }
 }
 
 /// A partition of a topic (or a durable consumer) as one binding sees it.

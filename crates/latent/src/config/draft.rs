@@ -9,6 +9,7 @@ use latent_nats::triggers::{BindingDraft, TriggerConfig as NatsTriggerConfig};
 use latent_nats::{EndpointDraft, NatsConfig, RootsDraft};
 use latent_secrets::SecretName;
 
+use super::profile::PullV1;
 use super::section::Spanned;
 use super::settings::{
     Config, CredentialConfig, EngineConfig, EngineKind, Grant, NodeConfig, ProviderConfig, SecretsConfig, ServiceConfig, Share,
@@ -57,6 +58,7 @@ pub(super) struct StreamTriggerDraft {
     pub(super) service: Option<Spanned<ServiceName>>,
     /// `None` after a problem was reported.
     pub(super) binding: Option<BindingDraft>,
+    pub(super) dead_letter: Option<Spanned<TopicName>>,
     pub(super) operation_timeout_millis: Spanned<u64>,
     pub(super) budget: Budget,
     pub(super) wall_time_at: usize,
@@ -155,6 +157,10 @@ pub(super) struct TriggerDraft {
     pub(super) start: StartPosition,
     pub(super) budget: Budget,
     pub(super) wall_time_at: usize,
+    /// That it asks for `nats-jetstream-pull-v1`, and what that has beside.
+    pub(super) profile: Option<PullV1>,
+    /// Keys that it has and that profile does not.
+    pub(super) beside_profile: Vec<(&'static str, usize)>,
 }
 
 impl TopicDraft {
@@ -214,7 +220,9 @@ impl TriggerDraft {
 impl Draft {
     /// Where a problem of all triggers of streams is told.
     pub(super) fn place_of_streams(&self) -> Option<usize> {
-        let of_trigger = self.stream_triggers.first().map(|trigger| trigger.at);
+        let of_topic = self.triggers.iter().find(|trigger| trigger.profile.is_some());
+        let of_topic = of_topic.map(|trigger| trigger.topic.as_ref().map_or(trigger.wall_time_at, |topic| topic.at));
+        let of_trigger = self.stream_triggers.first().map(|trigger| trigger.at).or(of_topic);
         self.streams.as_ref().map(|streams| streams.at).or(of_trigger)
     }
 
@@ -231,7 +239,12 @@ impl Draft {
             providers: self.providers.into_iter().map(ProviderDraft::complete).collect::<Option<_>>()?,
             topics: self.topics.into_iter().map(TopicDraft::complete).collect::<Option<_>>()?,
             services: self.services.into_iter().map(ServiceDraft::complete).collect::<Option<_>>()?,
-            triggers: self.triggers.into_iter().map(TriggerDraft::complete).collect::<Option<_>>()?,
+            triggers: self
+                .triggers
+                .into_iter()
+                .filter(|trigger| trigger.profile.is_none())
+                .map(TriggerDraft::complete)
+                .collect::<Option<_>>()?,
             streams,
         })
     }

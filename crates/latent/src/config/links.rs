@@ -80,7 +80,7 @@ fn check_broker(report: &mut Report<'_>, draft: &Draft) {
     if let Some(engine) = draft.engine.as_ref().filter(|_| !draft.secrets_stand) {
         report.push(engine.at, Fault::NoSecrets { who: "[engine]".to_owned() });
     }
-    for trigger in &draft.triggers {
+    for trigger in draft.triggers.iter().filter(|trigger| trigger.profile.is_none()) {
         let at = trigger.topic.as_ref().map(|topic| topic.at).or(trigger.id.as_ref().map(|id| id.at));
         report.push(at.unwrap_or(trigger.wall_time_at), Fault::TriggerOnNats { by: trigger.called() });
     }
@@ -267,6 +267,9 @@ fn check_triggers(report: &mut Report<'_>, draft: &Draft) {
         check_service_of(report, draft, &trigger.called(), trigger.service.as_ref(), trigger.tenant.as_ref());
     }
     for trigger in &draft.stream_triggers {
+        if let Some(topic) = &trigger.dead_letter {
+            check_dead_letter_topic(report, draft, &trigger.called(), trigger.tenant.as_ref(), topic);
+        }
         check_service_of(report, draft, &trigger.called(), trigger.service.as_ref(), trigger.tenant.as_ref());
     }
 }
@@ -275,20 +278,25 @@ fn check_triggers(report: &mut Report<'_>, draft: &Draft) {
 /// back to the trigger's own topic.
 fn check_dead_letter(report: &mut Report<'_>, draft: &Draft, trigger: &TriggerDraft, topic: &Spanned<TopicName>) {
     let by = trigger.called();
-    let usage = TopicUse {
-        by: by.clone(),
-        tenant: trigger.tenant.as_ref(),
-        topic: topic.value.as_str(),
-        at: topic.at,
-        right: SharePermission::Publish,
-    };
-    check_topic_use(report, draft, usage);
-    let mut specs = draft.engine.iter().flat_map(|engine| &engine.manifest.topics);
-    if specs.any(|spec| spec.name == topic.value.as_str() && spec.schema_ref.is_some()) {
-        report.push(topic.at, Fault::DeadLetterSchema { by: by.clone(), topic: topic.value.as_str().to_owned() });
-    }
+    check_dead_letter_topic(report, draft, &by, trigger.tenant.as_ref(), topic);
     if let Some(circle) = trigger.topic.as_ref().and_then(|from| circle_through(draft, from.value.as_str(), topic.value.as_str())) {
         report.push(topic.at, Fault::DeadLetterCircle { by, circle });
+    }
+}
+
+/// What holds of every dead-letter topic: the tenant may publish to it, and it takes whatever it is given.
+fn check_dead_letter_topic(
+    report: &mut Report<'_>,
+    draft: &Draft,
+    by: &str,
+    tenant: Option<&Spanned<TenantId>>,
+    topic: &Spanned<TopicName>,
+) {
+    let (by, right) = (by.to_owned(), SharePermission::Publish);
+    check_topic_use(report, draft, TopicUse { by: by.clone(), tenant, topic: topic.value.as_str(), at: topic.at, right });
+    let mut specs = draft.engine.iter().flat_map(|engine| &engine.manifest.topics);
+    if specs.any(|spec| spec.name == topic.value.as_str() && spec.schema_ref.is_some()) {
+        report.push(topic.at, Fault::DeadLetterSchema { by, topic: topic.value.as_str().to_owned() });
     }
 }
 

@@ -86,7 +86,9 @@ pub(super) enum Fault {
     Broker { what: String, problem: String },
     #[error("{key} in {} is no setting of kind = {:?}", named(.table), .engine.word())]
     OtherEngine { table: String, key: &'static str, engine: Engine },
-    #[error("{by} is woken by a topic on the engine nats, which is not built in this version")]
+    #[error(
+        "{by} is woken by a topic on the engine nats, and profile nats-jetstream-pull-v2, which it has by default, is not built in this version"
+    )]
     TriggerOnNats { by: String },
     #[error("its [engine] is nats, and `latent dev` has its topics in a directory, never on a broker")]
     DevOnNats,
@@ -231,7 +233,9 @@ impl Fault {
                 let other = if *engine == Engine::Nats { Engine::Embedded } else { Engine::Nats };
                 format!("remove it, or use kind = {:?}", other.word())
             }
-            Self::TriggerOnNats { .. } => "leave the trigger out, or use kind = \"embedded\" in [engine]".to_owned(),
+            Self::TriggerOnNats { .. } => {
+                "add profile = \"nats-jetstream-pull-v1\" to it, or use kind = \"embedded\" in [engine]".to_owned()
+            }
             Self::DevOnNats => "use kind = \"embedded\" in the folder's latent.toml, or `latent run -c FILE` with this one".to_owned(),
             Self::ShareOnNats { .. } => "remove share, and give the other tenant a topic of its own".to_owned(),
             Self::SecretName { .. } => "use the name under which `latent secret list` shows it".to_owned(),

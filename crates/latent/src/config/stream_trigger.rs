@@ -1,6 +1,6 @@
 //! A `[[trigger]]` that is woken by a durable consumer of a stream, not by a topic (profile `nats-jetstream-pull-v1`).
 
-use latent_core::{BindingId, Budget, ServiceName, TenantId};
+use latent_core::{BindingId, Budget, ServiceName, TenantId, TopicName};
 use latent_nats::triggers::{BindingDraft, BudgetDraft, limits};
 
 use super::draft::StreamTriggerDraft;
@@ -14,8 +14,10 @@ const INPUTS: &[&str] = &["wit-values"];
 const OF_STREAMS: &[&str] = &["stream", "consumer", "filter"];
 /// What only triggers of topics have.
 const OF_TOPICS: &[&str] = &["topic", "max_in_flight", "retry_delay_max_millis", "start"];
-const LATER: &[(&str, &str)] =
-    &[("dead_letter", "remove it; a trigger of a stream has none yet: what never runs (again) is terminated at the broker")];
+/// Deliveries of the consumer for so many runs. With a dead-letter topic the rest is for parking again what could not be parked.
+pub(super) const fn deliveries(runs: u64, parks: bool) -> u64 {
+    if parks { limits::MAX_DELIVER.max } else { runs }
+}
 
 /// Whether the table means a stream.
 pub(super) fn is_meant(section: &Section<'_>) -> bool {
@@ -41,7 +43,8 @@ pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> StreamT
     let (route, principal) = (route.map(|route| route.value.to_owned()), principal.map(|principal| principal.value.to_owned()));
     read_choice(report, &mut section, "profile", PROFILES, "a trigger of a stream follows nats-jetstream-pull-v1");
     read_choice(report, &mut section, "input", INPUTS, "a stream gives its function the payload as arguments, wit-values");
-    let max_deliver = section.integer_or_default(report, "max_deliveries", &limits::MAX_DELIVER);
+    let dead_letter = section.name(report, "dead_letter", TopicName::parse);
+    let max_deliveries = section.integer_or_default(report, "max_deliveries", &limits::MAX_DELIVER);
     let nak_delay = section.integer_or_default(report, "retry_delay_millis", &limits::NAK_DELAY_MILLIS);
     let timeout = section.integer_or_default(report, "operation_timeout_millis", &limits::OPERATION_TIMEOUT_MILLIS);
     let ack_wait = section.integer_or_default(report, "ack_wait_millis", &limits::ACK_WAIT_MILLIS);
@@ -52,9 +55,8 @@ pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> StreamT
         // What nobody has chosen fits.
         budget.wall_time_millis = budget.wall_time_millis.min(timeout.value);
     }
-    section.refuse_later(report, LATER);
     let (label, at) = (section.label().to_owned(), section.place_of("stream"));
-    section.finish(report, LATER);
+    section.finish(report, &[]);
     let binding = BindingDraft {
         id: id.as_ref().map(|id| id.value.to_string()),
         tenant: tenant.as_ref().map(|tenant| tenant.value.to_string()),
@@ -67,18 +69,23 @@ pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> StreamT
         consumer,
         filter,
         input: None,
+        topic: None,
+        partition: None,
+        trigger: None,
+        dead_letter: dead_letter.as_ref().map(|topic| topic.value.to_string()),
+        max_deliveries: Some(max_deliveries.value),
         payload_ceiling_bytes: Some(ceiling.value),
         operation_timeout_millis: Some(timeout.value),
-        max_deliver: Some(max_deliver.value),
+        max_deliver: Some(deliveries(max_deliveries.value, dead_letter.is_some())),
         ack_wait_millis: Some(ack_wait.value),
         nak_delay_millis: Some(nak_delay.value),
         budget: Some(budget_draft(&budget)),
     };
     let binding = Some(binding).filter(|_| report.problems.len() == before);
-    StreamTriggerDraft { label, id, tenant, service, binding, operation_timeout_millis: timeout, budget, wall_time_at, at }
+    StreamTriggerDraft { label, id, tenant, service, binding, dead_letter, operation_timeout_millis: timeout, budget, wall_time_at, at }
 }
 
-fn budget_draft(budget: &Budget) -> BudgetDraft {
+pub(super) fn budget_draft(budget: &Budget) -> BudgetDraft {
     BudgetDraft {
         cpu_fuel: Some(budget.cpu_fuel),
         memory_bytes: Some(budget.memory_bytes),

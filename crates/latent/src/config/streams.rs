@@ -10,6 +10,7 @@ use latent_nats::{ConfigError, EndpointDraft, Peer, RootsDraft};
 
 use super::draft::{CredentialDraft, Draft, StreamsDraft};
 use super::problem::Fault;
+use super::profile;
 use super::provider::{key_of, read_bounded, read_credential, read_root, told};
 use super::section::{Report, Section};
 use super::settings::{CredentialConfig, EngineKind, StreamsConfig};
@@ -77,6 +78,7 @@ fn read_peer(report: &mut Report<'_>, section: &mut Section<'_>, folder: &Path) 
 
 /// Everything that one table says of another about triggers of streams.
 pub(super) fn check(report: &mut Report<'_>, draft: &Draft) {
+    check_profiles(report, draft);
     if let Some(streams) = draft.streams.as_ref().filter(|streams| streams.file.is_some()) {
         for trigger in &draft.stream_triggers {
             let fault = Fault::Exclusive { table: trigger.called(), first: "settings of [broker]", second: "stream" };
@@ -97,6 +99,30 @@ pub(super) fn check(report: &mut Report<'_>, draft: &Draft) {
         report.push(at, fault);
     }
     check_credentials(report, draft);
+}
+
+/// A trigger on a topic that asks for the profile: of a topic on the broker of `[engine]`, and with what the profile has.
+fn check_profiles(report: &mut Report<'_>, draft: &Draft) {
+    for trigger in draft.triggers.iter().filter(|trigger| trigger.profile.is_some()) {
+        let at = trigger.topic.as_ref().map_or(trigger.wall_time_at, |topic| topic.at);
+        let wrong = |problem: &str| Fault::Streams { what: trigger.called(), problem: problem.to_owned() };
+        if !draft.is_on_nats {
+            report.push(at, wrong("profile is for topics on a broker; with kind = \"embedded\" leave it out"));
+        } else if draft.streams.is_some() {
+            report.push(
+                at,
+                wrong(
+                    "a trigger with profile on a topic uses the broker of [engine], and [broker] names one for streams; have one of them",
+                ),
+            );
+        }
+        for (key, at) in &trigger.beside_profile {
+            report.push(
+                *at,
+                wrong(&format!("{key} is nothing of this profile, which handles one event at a time from the earliest on; remove it")),
+            );
+        }
+    }
 }
 
 /// The services of a settings file are those of this one.
@@ -164,7 +190,8 @@ fn build(draft: &Draft) -> Result<Option<TriggerConfig>, Refused> {
     if let Some(file) = draft.streams.as_ref().and_then(|streams| streams.file.as_ref()) {
         return Ok(file.clone().ok());
     }
-    let bindings: Option<Vec<_>> = draft.stream_triggers.iter().map(|trigger| trigger.binding.clone()).collect();
+    let of_topics = profile::bindings(draft).into_iter().map(|(_, binding)| Some(binding));
+    let bindings: Option<Vec<_>> = draft.stream_triggers.iter().map(|trigger| trigger.binding.clone()).chain(of_topics).collect();
     let Some((bindings, (endpoint, roots))) = bindings.filter(|bindings| !bindings.is_empty()).zip(endpoint_of(draft)) else {
         return Ok(None);
     };
@@ -207,9 +234,10 @@ fn drafts_of(peer: &Peer) -> (EndpointDraft, RootsDraft) {
 }
 
 fn refused(draft: &Draft, error: ConfigError) -> Refused {
-    let trigger = if let ConfigError::Binding { index, .. } = &error { draft.stream_triggers.get(*index) } else { None };
-    let at = trigger.map(|trigger| trigger.at).or(draft.place_of_streams()).unwrap_or_default();
-    let what = trigger.map_or_else(|| "the triggers of streams".to_owned(), super::draft::StreamTriggerDraft::called);
+    let index = if let ConfigError::Binding { index, .. } = &error { Some(*index) } else { None };
+    let (at, what) = index
+        .and_then(|index| whose(draft, index))
+        .unwrap_or_else(|| (draft.place_of_streams().unwrap_or_default(), "the triggers of streams".to_owned()));
     let problem = match error {
         ConfigError::Binding { problem, .. } => words(draft, &problem),
         error => told(&error),
@@ -217,9 +245,19 @@ fn refused(draft: &Draft, error: ConfigError) -> Refused {
     Refused { at, fault: Fault::Streams { what, problem } }
 }
 
+/// Where the trigger of a binding stands, and what it is called.
+fn whose(draft: &Draft, index: usize) -> Option<(usize, String)> {
+    if let Some(trigger) = draft.stream_triggers.get(index) {
+        return Some((trigger.at, trigger.called()));
+    }
+    let of_topics = profile::bindings(draft);
+    let (trigger, _) = of_topics.get(index.checked_sub(draft.stream_triggers.len())?)?;
+    Some((trigger.topic.as_ref().map_or(trigger.wall_time_at, |topic| topic.at), trigger.called()))
+}
+
 /// The problem in the words of this file's keys.
 fn words(draft: &Draft, problem: &BindingProblem) -> String {
-    let of = |first: &usize| draft.stream_triggers.get(*first).map_or_else(|| "another trigger".to_owned(), |trigger| trigger.called());
+    let of = |first: &usize| whose(draft, *first).map_or_else(|| "another trigger".to_owned(), |(_, called)| called);
     match problem {
         BindingProblem::SameId { first } => format!("{} has the same id", of(first)),
         BindingProblem::SameConsumer { stream, consumer, first } => {
@@ -231,6 +269,7 @@ fn words(draft: &Draft, problem: &BindingProblem) -> String {
                 ("operationTimeoutMillis", "operation_timeout_millis"),
                 ("budget.wallTimeMillis", "wall_time_millis of budget"),
                 ("payloadCeilingBytes", "payload_ceiling_bytes"),
+                ("maxDeliver is 16 and maxDeliveries 16", "max_deliveries is 16 and may be 15"),
                 ("maxDeliver", "max_deliveries"),
                 ("nakDelayMillis", "retry_delay_millis"),
             ];

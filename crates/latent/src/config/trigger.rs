@@ -1,10 +1,12 @@
 //! `[[trigger]]` on a topic, and the budget that every trigger has.
 
 use latent_core::{BindingId, Budget, ContractName, FunctionName, ServiceName, TenantId, TopicName, limits as core_limits};
+use latent_nats::triggers::limits as pull_limits;
 use latent_node::delivery::limits;
 
 use super::draft::TriggerDraft;
 use super::problem::Fault;
+use super::profile::PullV1;
 use super::section::{Report, Section, Spanned, nearest};
 use super::settings::StartPosition;
 
@@ -13,11 +15,12 @@ const FUNCTION: &str = "handle";
 const STARTS: &[&str] = &["earliest", "latest"];
 const INPUTS: &[&str] = &["event", "wit-values", "raw-event"];
 
-const LATER: &[(&str, &str)] = &[
-    ("profile", "remove it; a trigger on a topic has one way to be woken"),
-    ("route", "remove it; the service's one component is run"),
-    ("principal", "remove it; the principal is trigger:<id>"),
-];
+/// The profiles of triggers on topics. Topics of the embedded engine need none.
+const PROFILES: &[&str] = &[latent_nats::triggers::PROFILE];
+/// What only that profile has.
+const OF_PULL_V1: &[(&str, &str)] = &[("ack_wait_millis", ""), ("payload_ceiling_bytes", "")];
+const LATER: &[(&str, &str)] =
+    &[("route", "remove it; the service's one component is run"), ("principal", "remove it; the principal is trigger:<id>")];
 const LATER_IN_BUDGET: &[(&str, &str)] =
     &[("child_calls", "remove it; nothing offers calls to other services yet"), ("effect_count", "remove it; it is reserved")];
 
@@ -35,11 +38,14 @@ pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> Trigger
     let retry_delay_millis = section.integer_or_default(report, "retry_delay_millis", &limits::RETRY_DELAY_MILLIS);
     let retry_delay_max_millis = longest_delay(report, &mut section, retry_delay_millis.value);
     let operation_timeout_millis = section.integer_or_default(report, "operation_timeout_millis", &limits::OPERATION_TIMEOUT_MILLIS);
+    let beside_profile = ["max_in_flight", "retry_delay_max_millis", "start"].into_iter().filter(|key| section.is_present(key));
+    let beside_profile = beside_profile.map(|key| (key, section.place_of(key))).collect();
     let start = read_start(report, &mut section);
+    let profile = read_profile(report, &mut section);
     let (budget, wall_time_at) = read_budget(report, &mut section);
     section.refuse_later(report, LATER);
     let label = section.label().to_owned();
-    section.finish(report, LATER);
+    section.finish(report, if profile.is_some() { LATER } else { OF_PULL_V1 });
     TriggerDraft {
         label,
         id,
@@ -57,7 +63,32 @@ pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> Trigger
         start,
         budget,
         wall_time_at,
+        profile,
+        beside_profile,
     }
+}
+
+/// The profile, with the keys that it alone has.
+fn read_profile(report: &mut Report<'_>, section: &mut Section<'_>) -> Option<PullV1> {
+    let profile = section.text(report, "profile")?;
+    match profile.value {
+        latent_nats::triggers::PROFILE => {}
+        "nats-jetstream-pull-v2" => {
+            let (table, setting) = (section.label().to_owned(), format!("profile = {:?}", profile.value));
+            let instead = "use profile = \"nats-jetstream-pull-v1\"";
+            report.push(profile.at, Fault::NotBuilt { table, setting, instead });
+            return None;
+        }
+        _ => {
+            choice(report, section, "profile", &profile, PROFILES);
+            return None;
+        }
+    }
+    Some(PullV1 {
+        ack_wait_millis: section.integer_or_default(report, "ack_wait_millis", &pull_limits::ACK_WAIT_MILLIS).value,
+        payload_ceiling_bytes: section.integer_or_default(report, "payload_ceiling_bytes", &pull_limits::PAYLOAD_CEILING_BYTES).value,
+        budget_stands: section.is_present("budget"),
+    })
 }
 
 /// The longest delay: as configured, else its default, raised to the first delay where that alone was configured longer.

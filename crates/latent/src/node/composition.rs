@@ -17,7 +17,7 @@ use latent_node::{
     AuditFile, AuditFileLimits, Catalog, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits, RouteKey, WasmBackend,
     WasmBackendOptions,
 };
-use latent_topics::{PROFILE, TopicPublisher};
+use latent_topics::{PROFILE, StreamTopics, TopicPublisher};
 use latent_wasmtime::{CompiledCache, CompiledCacheOptions, EngineOptions, WasmEngine};
 use tokio::runtime::Handle;
 
@@ -83,6 +83,7 @@ impl Composition {
         let Foundation { config, bus, clock, runtime } = foundation;
         // The namespace of derived uids is the manifest's name, whatever the engine.
         let EngineConfig { manifest, .. } = &config.engine;
+        let topics = Arc::new(StreamTopics::new(Arc::clone(&bus), runtime.clone()));
         let publisher = Arc::new(TopicPublisher::new(bus, &manifest.name, Arc::clone(&clock)));
         let provider = topics_provider(&manifest.name).map_err(|error| part("the provider for topics", &error))?;
         let dir = DataDir::new(&config.node.data_dir);
@@ -90,7 +91,7 @@ impl Composition {
         let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::clone(&audit) as _));
         let installed = capabilities.providers().install(provider.clone(), None, Arc::clone(&publisher) as _);
         installed.map_err(|error| part("the provider for topics", &error))?;
-        let providers = BrokerProviders::install(config, &capabilities, &clock)?;
+        let providers = BrokerProviders::install(config, &capabilities, &clock, topics)?;
 
         let shelf = Shelf::open(&dir.components()).map_err(|error| part("the folder of components", &error))?;
         let cache = CompiledCache::open(&dir.compiled(), CompiledCacheOptions::default())

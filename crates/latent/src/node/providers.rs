@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use latent_capabilities::{ActivationCapabilityRuntime, PoolSnapshot, ProviderPools, ProviderRef};
 use latent_core::{Clock, Epoch, LogicalTopic, ProviderId, TenantId};
-use latent_nats::triggers::{NatsTriggers, TriggerMonitor};
+use latent_nats::triggers::{NatsTriggers, Topics, TriggerMonitor};
 use latent_nats::{Connection, NatsCredential, NatsPools, NatsPublisher};
 use latent_secrets::{LocalSecretStore, TlsBinding};
 use tokio::sync::watch;
@@ -36,6 +36,7 @@ impl BrokerProviders {
         config: &Config,
         capabilities: &Arc<ActivationCapabilityRuntime>,
         clock: &Arc<dyn Clock>,
+        topics: Arc<dyn Topics>,
     ) -> Result<Self, CliError> {
         let pools = ProviderPools::new(config.pools.clone(), Arc::clone(clock));
         let is_needed = !config.providers.is_empty() || config.streams.is_some();
@@ -53,7 +54,7 @@ impl BrokerProviders {
                 .map_err(|error| failed(&error))
         };
         let publishers = config.providers.iter().map(install).collect::<Result<Vec<_>, _>>()?;
-        let installed = config.streams.as_ref().map(|streams| install_triggers(streams, secrets.as_ref(), &shared)).transpose()?;
+        let installed = config.streams.as_ref().map(|streams| install_triggers(streams, secrets.as_ref(), &shared, topics)).transpose()?;
         let (triggers, monitor) = installed.unzip();
         Ok(Self { pools, publishers, monitor, triggers: Mutex::new(triggers) })
     }
@@ -121,6 +122,7 @@ fn install_triggers(
     streams: &StreamsConfig,
     secrets: Option<&Arc<LocalSecretStore>>,
     shared: &NatsPools,
+    topics: Arc<dyn Topics>,
 ) -> Result<(NatsTriggers, TriggerMonitor), CliError> {
     let failed = |error: &dyn std::fmt::Display| part("the triggers of streams", error);
     let id = ProviderId::parse(TRIGGERS_PROVIDER).map_err(|error| failed(&error))?;
@@ -130,7 +132,9 @@ fn install_triggers(
         bind(secrets, credential, (&id, peer.server_name(), peer.address().port()), shared.clock.as_ref()).map_err(|error| failed(&error))
     };
     let credentials = streams.credentials.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-    NatsTriggers::install(shared, id.clone(), Epoch(1), None, streams.triggers.clone(), credentials).map_err(|error| failed(&error))
+    let installed =
+        NatsTriggers::install_knowing(shared, id.clone(), (Epoch(1), None), streams.triggers.clone(), credentials, Some(topics));
+    installed.map_err(|error| failed(&error))
 }
 
 fn open(secrets: &SecretsConfig) -> Result<Arc<LocalSecretStore>, CliError> {

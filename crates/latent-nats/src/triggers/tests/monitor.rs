@@ -76,10 +76,10 @@ async fn a_binding_is_idle_busy_saturated_delayed_stalled_stranded_or_stopped() 
     let delayed = StepEnd::Settled { settlement: VisitSettlement::RetryAfter { millis: 5 }, confirmation: Confirmation::Confirmed };
     let off = PutOff { sequence: 7, until: MonoTime::from_millis(5) };
     board.settled(step(delayed), Some((off, UnixMillis(14))));
-    assert_eq!((state(), board.begin(0)), (TriggerState::Delayed, Some(off)));
+    assert_eq!((state(), board.begin(0).put_off), (TriggerState::Delayed, Some(off)));
     board.inspected(0, backlog(0, 1, 7, 6));
     board.quiet(0, false);
-    assert_eq!((state(), board.begin(0)), (TriggerState::Busy, None));
+    assert_eq!((state(), board.begin(0).put_off), (TriggerState::Busy, None));
     // A message that the broker gave up is told once, and once more for the next one.
     for (at, is_news) in [(7, true), (7, false), (9, true), (9, false)] {
         assert_eq!(board.inspected(0, backlog(0, 0, at, 6)), is_news, "{at}");

@@ -88,7 +88,7 @@ pub(super) fn failure_of(end: &ActivationEnd) -> Option<String> {
 }
 
 /// What a dead letter says beside its reason: the words of a rejection, else which failure it was.
-pub(super) fn detail_of(end: &ActivationEnd) -> String {
+pub(crate) fn detail_of(end: &ActivationEnd) -> String {
     match &end.report.outcome {
         ActivationOutcome::Rejected { reason } => reason.lines().next().unwrap_or_default().to_owned(),
         _ => failure_of(end).unwrap_or_default(),

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use latent_capabilities::Origin;
 use latent_core::{
-    ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, Place, Replay, TopicName, UnixMillis,
-    Verdict, settle_margin,
+    ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, TopicName, UnixMillis, Verdict,
+    settle_margin,
 };
 
 use super::allowance::LogAllowance;
@@ -15,6 +14,7 @@ use super::log::{Attempt, detail_of, failure_of};
 use super::{BindingStatus, EventStatus, News, PartitionSpec, Shared};
 use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState, EventState, Termination};
 use crate::delivery::limits;
+use crate::delivery::origin_of;
 use crate::delivery::policy::DeliveryPolicy;
 use crate::delivery::source::{Listing, Postponement, Settlement, Source, SourceError, TerminationReason};
 use crate::{ActivationEnd, InboundOrder, InboundTarget, Reservation};
@@ -299,20 +299,9 @@ impl Unit {
         open.stored_at = Some(event.stored_at);
         // The guest's part of the one deadline: what is kept is for settling (T-063).
         let guest = open.deadline.earlier_by(settle_margin(self.parts.policy.operation_timeout_millis));
-        let origin = self.origin_of(&event);
+        let origin = origin_of(&self.parts.id, &event);
         self.cycle.handle_begun(now, offset, Ok(()));
         Some((reservation, InboundOrder { event, origin, deadline: guest }))
-    }
-
-    /// What keys are derived from: the event's place and time, and of one that was published again out of a dead letter, those it had
-    /// first.
-    fn origin_of(&self, event: &DeliveredEvent) -> Origin {
-        let (place, stored_at) = match Replay::read(&event.attributes).filter(|replay| replay.place.topic == event.topic) {
-            Some(Replay { place, stored_at, .. }) => (place, stored_at),
-            None => (Place { topic: event.topic.clone(), partition: event.partition, offset: event.offset }, event.stored_at),
-        };
-        let Place { topic, partition, offset } = place;
-        Origin { binding: self.parts.id.clone(), topic, partition, offset, stored_at: Some(stored_at) }
     }
 
     /// The reservation behind the permit of a begun event. A cycle begins nothing without a permit, so it is there.

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use latent_bridge::nats_bus::{Durable, DurableAction, DurablePlan, NatsOptions, Plan, apply_durables, plan_durables, stream_settings};
+use latent_bridge::nats_bus::{
+    Durable, DurableAction, DurablePlan, NatsOptions, Plan, PlannedAction, apply_durables, plan_durables, stream_settings,
+};
 use latent_bridge::{BridgeManifest, BusError, NatsBus};
 use serde_json::json;
 
@@ -65,7 +67,12 @@ pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(),
     let plan = plan.transpose().map_err(|error| failed(PLANNING, error))?.unwrap_or(Plan { topics: Vec::new() });
     let (raw, elsewhere) = config.as_ref().map_or_else(|| Ok(Default::default()), |config| raw_streams(config, &options, &place))?;
     let (durables, far) = durables_of(config.as_ref());
-    let consumers = plan_of_durables(&durables, &options, &place)?;
+    let mut consumers = plan_of_durables(&durables, &options, &place)?;
+    // A stream that is made first keeps nobody from making its consumers.
+    let made = |stream: &str| plan.topics.iter().any(|topic| topic.action == PlannedAction::Create && topic.stream == stream);
+    for consumer in consumers.iter_mut().filter(|consumer| consumer.stream_missing && made(&consumer.stream)) {
+        (consumer.action, consumer.stream_missing) = (DurableAction::Create, false);
+    }
     let elsewhere: Vec<_> = elsewhere.into_iter().chain(far).collect();
     if output.form() == Form::Human {
         show(&plan, &raw, &consumers, &elsewhere, output)?;
