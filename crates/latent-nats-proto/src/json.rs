@@ -62,7 +62,8 @@ impl<'a> Value<'a> {
 pub(crate) struct Text<'a>(&'a str);
 
 impl<'a> Text<'a> {
-    fn chars(self) -> impl Iterator<Item = char> + use<'a> {
+    /// What it means, escapes resolved.
+    pub(crate) fn chars(self) -> impl Iterator<Item = char> + use<'a> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
             let mut chars = rest.chars();

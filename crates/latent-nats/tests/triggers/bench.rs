@@ -442,17 +442,7 @@ impl Bench {
                 binding
             })
             .collect();
-        let draft = TriggerDraft {
-            format_version: Some(1),
-            endpoint: Some(EndpointDraft {
-                address: Some(address.to_string()),
-                allow_non_public_peer: Some(address.to_string()),
-                server_name: Some(broker.server_name()),
-            }),
-            roots: Some(RootsDraft::only(&broker.ca().root_der())),
-            poll_interval_millis: Some(10),
-            bindings: Some(bindings),
-        };
+        let draft = draft_of(&broker, address, bindings);
         add_consumers(&admin, &draft).await;
         let (triggers, monitor) = half.install(&draft, 1, None);
         Self { broker, admin, half, triggers: Some(triggers), monitor, draft }
@@ -495,9 +485,9 @@ impl Bench {
         assert_eq!((self.half.manager.snapshot().node.held(), self.half.scripted.stores()), (0, 0));
     }
 
-    /// Publishes one payload for a binding.
+    /// Stores one payload for a binding.
     pub(crate) async fn publish(&self, name: &str, payload: &str) {
-        self.admin.publish(&subject(name), payload.as_bytes()).await;
+        self.admin.store(&subject(name), payload.as_bytes()).await;
     }
 
     /// Publishes one payload with headers.
@@ -560,6 +550,21 @@ impl Bench {
     /// Waits until the broker says this of a binding's consumer.
     pub(crate) async fn until_backlog(&self, name: &str, backlog: (u64, u64)) {
         until_some("the consumer's backlog", || async { (self.backlog(name).await == backlog).then_some(()) }).await;
+    }
+}
+
+/// A configuration of these bindings, before this broker at this address.
+pub(crate) fn draft_of(broker: &Broker, address: SocketAddrV4, bindings: Vec<BindingDraft>) -> TriggerDraft {
+    TriggerDraft {
+        format_version: Some(1),
+        endpoint: Some(EndpointDraft {
+            address: Some(address.to_string()),
+            allow_non_public_peer: Some(address.to_string()),
+            server_name: Some(broker.server_name()),
+        }),
+        roots: Some(RootsDraft::only(&broker.ca().root_der())),
+        poll_interval_millis: Some(10),
+        bindings: Some(bindings),
     }
 }
 

@@ -142,15 +142,12 @@ async fn a_broker_that_goes_and_comes_back_is_found_again_and_nothing_is_lost() 
     for cycle in 1..=5 {
         bench.publish("one", &format!(r#"["ok",{cycle}]"#)).await;
         bench.until(|snapshot| snapshot.acknowledged == cycle).await;
-        let connected = bench.monitor.snapshot().connected;
+        let (connected, failures) = (bench.monitor.snapshot().connected, bench.monitor.snapshot().failed);
         if cycle % 2 == 1 {
-            // The hint is a control frame like any other: what is connected goes on meanwhile.
+            // From here on the broker has no JetStream any more; the connection stays. The hint itself is a control frame like any other.
             bench.broker.enter_lame_duck();
-            let before = bench.monitor.snapshot();
-            bench.until(|snapshot| snapshot.inspections > before.inspections + 3).await;
-            assert_eq!(bench.monitor.snapshot().connected, before.connected);
+            bench.until(|snapshot| snapshot.failed > failures).await;
         }
-        let failures = bench.monitor.snapshot().failed;
         bench.broker.stop();
         bench.until(|snapshot| snapshot.failed > failures).await;
         assert_eq!(bench.monitor.bindings()[0].state, TriggerState::Stalled, "told apart from polling in vain");

@@ -206,14 +206,23 @@ impl Admin {
         bounded("publishing", self.client.flush()).await;
     }
 
-    /// Pulls as somebody else would, with this request, and says whether a message came of it: its payload.
+    /// Pulls as somebody else would, with this request, from a consumer that has nothing to give: the status that ends the pull.
     ///
     /// # Panics
-    /// When the broker does not answer.
-    pub async fn pull(&self, stream: &str, consumer: &str, request: &serde_json::Value) -> Option<Vec<u8>> {
+    /// When the broker does not answer, or gives a message.
+    pub async fn pull_in_vain(&self, stream: &str, consumer: &str, request: &serde_json::Value) -> u16 {
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
         let reply = bounded("pulling", self.client.request(subject, request.to_string().into())).await;
-        reply.status.is_none().then(|| reply.payload.to_vec())
+        reply.status.expect("a status").as_u16()
+    }
+
+    /// Publishes into a stream and waits until it is stored.
+    ///
+    /// # Panics
+    /// When it is not stored.
+    pub async fn store(&self, subject: &str, payload: &[u8]) {
+        let ack = bounded("publishing", self.jetstream.publish(subject.to_owned(), payload.to_vec().into())).await;
+        bounded("storing", ack).await;
     }
 
     /// Makes a consumer as these settings say, in the broker's own form.

@@ -173,14 +173,14 @@ fn is_set(value: &Value<'_>) -> bool {
 
 /// A value as it may be told: nothing that a terminal would act upon.
 fn shown(value: &Value<'_>) -> Box<str> {
-    let safe = |text: &str| -> Box<str> {
-        let kept = text.chars().take(FOUND_CHARS).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' });
+    fn safe(chars: impl Iterator<Item = char>) -> Box<str> {
+        let kept = chars.take(FOUND_CHARS).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' });
         kept.collect::<String>().into()
-    };
+    }
     match value {
         Value::Text(text) if text.is("") => "empty".into(),
-        Value::Text(text) => safe(text.raw()),
-        Value::Number(digits) => safe(digits),
+        Value::Text(text) => safe(text.chars()),
+        Value::Number(digits) => safe(digits.chars()),
         Value::Bool(true) => "true".into(),
         Value::Bool(false) => "false".into(),
         Value::Null => "absent".into(),
