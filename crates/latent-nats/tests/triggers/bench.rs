@@ -168,6 +168,12 @@ impl Scripted {
         until_some("runs", look).await;
     }
 
+    /// Waits until there is a run with these arguments.
+    pub(crate) async fn until_run(&self, arguments: &str) {
+        let look = || std::future::ready(self.runs().iter().any(|run| run == arguments).then_some(()));
+        until_some("a run", look).await;
+    }
+
     /// Stores that exist now.
     pub(crate) fn stores(&self) -> u64 {
         self.running.load(Ordering::SeqCst)

@@ -126,7 +126,7 @@ async fn a_revocation_stops_its_own_bindings_only() {
 /// What a broker keeps over its restarts, and a ping of its own.
 fn kept(bindings: &[(&'static str, &str)]) -> Setup {
     let mut setup = Setup::of(bindings);
-    setup.spec = spec(bindings);
+    setup.spec = spec(bindings).disk(64 << 20);
     setup.spec.streams = vec![StreamSpec::new(STREAM, ["in.>"]).on_disk(16 << 20)];
     setup
 }
@@ -141,14 +141,16 @@ async fn a_broker_that_goes_and_comes_back_is_found_again_and_nothing_is_lost() 
     let driver = bench.drive();
     for cycle in 1..=5 {
         bench.publish("one", &format!(r#"["ok",{cycle}]"#)).await;
-        bench.until(|snapshot| snapshot.acknowledged == cycle).await;
+        bench.until(|snapshot| snapshot.acknowledged >= cycle).await;
         let (connected, failures) = (bench.monitor.snapshot().connected, bench.monitor.snapshot().failed);
         if cycle % 2 == 1 {
             // From here on the broker has no JetStream any more; the connection stays. The hint itself is a control frame like any other.
             bench.broker.enter_lame_duck();
             bench.until(|snapshot| snapshot.failed > failures).await;
+            bench.broker.kill();
+        } else {
+            bench.broker.stop();
         }
-        bench.broker.stop();
         bench.until(|snapshot| snapshot.failed > failures).await;
         assert_eq!(bench.monitor.bindings()[0].state, TriggerState::Stalled, "told apart from polling in vain");
         bench.broker.restart();
@@ -156,9 +158,13 @@ async fn a_broker_that_goes_and_comes_back_is_found_again_and_nothing_is_lost() 
         bench.until(|snapshot| snapshot.connected > connected).await;
     }
     bench.publish("one", r#"["ok",6]"#).await;
-    bench.until(|snapshot| snapshot.acknowledged == 6).await;
+    bench.half.scripted.until_run(r#"["ok",6]"#).await;
+    bench.until_backlog("one", (0, 0)).await;
     bench.stop(driver).await;
-    let runs = bench.half.scripted.runs();
+    // A broker that is killed may forget an acknowledgement, and then the message comes again (T-051).
+    let mut runs = bench.half.scripted.runs();
+    runs.sort();
+    runs.dedup();
     assert_eq!(runs, (1..=6).map(|cycle| format!(r#"["ok",{cycle}]"#)).collect::<Vec<_>>());
 }
 

@@ -93,8 +93,8 @@ async fn a_message_whose_last_delivery_nobody_settled_is_told_as_stranded() {
     let setup = || Setup {
         change: |binding| {
             binding.max_deliver = Some(1);
-            (binding.operation_timeout_millis, binding.ack_wait_millis) = (Some(100), Some(1_100));
-            binding.budget.as_mut().unwrap().wall_time_millis = Some(100);
+            (binding.operation_timeout_millis, binding.ack_wait_millis) = (Some(300), Some(1_300));
+            binding.budget.as_mut().unwrap().wall_time_millis = Some(300);
         },
         ..Setup::default()
     };
@@ -127,8 +127,8 @@ async fn a_last_termination_that_is_swallowed_is_uncertain_and_not_repeated() {
     let setup = Setup {
         change: |binding| {
             binding.max_deliver = Some(1);
-            (binding.operation_timeout_millis, binding.ack_wait_millis) = (Some(100), Some(1_100));
-            binding.budget.as_mut().unwrap().wall_time_millis = Some(100);
+            (binding.operation_timeout_millis, binding.ack_wait_millis) = (Some(300), Some(1_300));
+            binding.budget.as_mut().unwrap().wall_time_millis = Some(300);
         },
         ..Setup::default()
     };
@@ -180,8 +180,8 @@ async fn nodes_that_die_within_a_run_lose_nothing() {
         let (broker, admin) = (Arc::clone(&broker), Arc::clone(&admin));
         async move {
             let mut binding = binding_draft("shop", &name);
-            (binding.operation_timeout_millis, binding.ack_wait_millis) = (Some(100), Some(1_100));
-            binding.budget.as_mut().unwrap().wall_time_millis = Some(100);
+            (binding.operation_timeout_millis, binding.ack_wait_millis) = (Some(300), Some(1_300));
+            binding.budget.as_mut().unwrap().wall_time_millis = Some(300);
             admin.add_consumer(STREAM, &consumer_settings(&binding)).await;
             let draft = crate::bench::draft_of(&broker, broker.address(), vec![binding]);
             admin.store(&crate::bench::subject(&name), br#"["hang"]"#).await;
