@@ -151,11 +151,7 @@ impl TriggerBinding {
         let ceiling = number(draft.payload_ceiling_bytes, "payloadCeilingBytes", ceiling, "choose at most 32768 bytes")?;
         let operation_timeout_millis = number(draft.operation_timeout_millis, "operationTimeoutMillis", timeout, "choose 100 to 10000 ms")?;
         let deliveries = number(draft.max_deliver, "maxDeliver", &limits::MAX_DELIVER, "write the consumer's max_deliver, 1 to 16")?;
-        let runs = draft.max_deliveries.unwrap_or(if dead_letter.is_some() { deliveries.saturating_sub(1) } else { deliveries });
-        let least = runs.saturating_add(u64::from(dead_letter.is_some()));
-        if runs == 0 || deliveries < least || dead_letter.is_none() && deliveries != runs {
-            return Err(BindingProblem::Deliveries { max_deliver: deliveries, max_deliveries: runs, parks: dead_letter.is_some() });
-        }
+        let runs = runs_of(draft, deliveries)?;
         let ack_wait = &limits::ACK_WAIT_MILLIS;
         let ack_wait_millis = number(draft.ack_wait_millis, "ackWaitMillis", ack_wait, "write the consumer's ack_wait in ms")?;
         let least = operation_timeout_millis + limits::ACK_WAIT_MARGIN_MILLIS.default;
@@ -223,6 +219,17 @@ fn input_of(draft: &BindingDraft) -> Result<BindingInput, BindingProblem> {
 
 /// Partitions that a topic can have.
 const PARTITIONS_MAX: u32 = 1_024;
+
+/// Runs of one message within `deliveries`: as many, or, where what never runs again is parked first, at least one less.
+fn runs_of(draft: &BindingDraft, deliveries: u64) -> Result<u64, BindingProblem> {
+    let parks = draft.dead_letter.is_some();
+    let runs = draft.max_deliveries.unwrap_or(if parks { deliveries.saturating_sub(1) } else { deliveries });
+    let fits = if parks { runs < deliveries } else { runs == deliveries };
+    if fits && runs > 0 {
+        return Ok(runs);
+    }
+    Err(BindingProblem::Deliveries { max_deliver: deliveries, max_deliveries: runs, parks })
+}
 
 fn budget_of(draft: &BudgetDraft) -> Result<Budget, BindingProblem> {
     let field = |value: Option<u64>| value.ok_or(BindingProblem::Missing { field: "budget", advice: BUDGET_ADVICE });

@@ -24,7 +24,8 @@ async fn the_least_authority_is_enough_for_every_outcome_and_nothing_else_is_ask
     let snapshot = bench.monitor.snapshot();
     let said = String::from_utf8_lossy(&proxy.transcript(Direction::ToBroker)).into_owned();
     let of = |subject: &str| said.matches(&format!("PUB {subject}")).count() as u64;
-    let (inspections, pulls, settlements) = (of("$JS.API.CONSUMER.INFO.IN.one "), of("$JS.API.CONSUMER.MSG.NEXT.IN.one "), of("$JS.ACK.IN.one."));
+    let (inspections, pulls, settlements) =
+        (of("$JS.API.CONSUMER.INFO.IN.one "), of("$JS.API.CONSUMER.MSG.NEXT.IN.one "), of("$JS.ACK.IN.one."));
     assert_eq!(settlements, snapshot.delivered, "one for each delivery");
     assert!(pulls >= snapshot.delivered && inspections >= pulls, "{inspections} {pulls}");
     let commands = said.lines().filter(|line| ["PUB ", "HPUB ", "SUB ", "UNSUB "].iter().any(|verb| line.starts_with(verb)));

@@ -57,7 +57,9 @@ async fn each_setting_that_is_not_as_it_must_be_is_told_with_both_values_and_not
         // What the broker itself wants beside it.
         match *setting {
             "filter_subjects" => drop(object.remove("filter_subject")),
-            "ack_policy" if *value == json!("none") => object.retain(|name, _| !matches!(name.as_str(), "max_deliver" | "ack_wait" | "max_ack_pending")),
+            "ack_policy" if *value == json!("none") => {
+                object.retain(|name, _| !matches!(name.as_str(), "max_deliver" | "ack_wait" | "max_ack_pending"))
+            }
             "priority_groups" => drop(object.insert("priority_policy".to_owned(), json!("overflow"))),
             "deliver_subject" | "flow_control" => {
                 object.retain(|name, _| !name.starts_with("max_") || name == "max_deliver" || name == "max_ack_pending");
@@ -146,7 +148,10 @@ async fn a_consumer_that_goes_away_is_told_at_every_stage_and_found_again() {
             proxy.release();
         })
     };
-    assert!(matches!(step, StepOutcome::Reported(step) if step.end == StepEnd::Failed(StepFault::Status(PullStatus::NoResponders))), "{step:?}");
+    assert!(
+        matches!(step, StepOutcome::Reported(step) if step.end == StepEnd::Failed(StepFault::Status(PullStatus::NoResponders))),
+        "{step:?}"
+    );
     beside(&mut bench).await;
     // (e)
     bench.admin.add_consumer(STREAM, &settings).await;
@@ -340,5 +345,4 @@ async fn what_the_user_may_not_do_is_told_as_that() {
     assert_eq!(bench.fault().await, StepFault::PermissionRefused);
     assert!(bench.broker.log().contains("Violation"));
     assert_eq!(bench.backlog("one").await, (1, 0));
-
 }

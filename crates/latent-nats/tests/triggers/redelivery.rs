@@ -109,7 +109,10 @@ async fn a_message_whose_last_delivery_nobody_settled_is_told_as_stranded() {
     let reported = || std::future::ready((bench.monitor.bindings()[0].state == TriggerState::Stranded).then_some(()));
     latent_testkit::until_some("its state", reported).await;
     let info = bench.admin.consumer(STREAM, "one").await;
-    assert_eq!((&info["num_ack_pending"], &info["ack_floor"]["stream_seq"], &info["delivered"]["stream_seq"]), (&json!(0), &json!(0), &json!(1)));
+    assert_eq!(
+        (&info["num_ack_pending"], &info["ack_floor"]["stream_seq"], &info["delivered"]["stream_seq"]),
+        (&json!(0), &json!(0), &json!(1))
+    );
     let snapshot = bench.monitor.snapshot();
     assert_eq!((snapshot.delivered, snapshot.exhausted, bench.monitor.last_step()), (0, 0, None), "nothing is claimed");
     bench.publish("one", r#"["ok"]"#).await;

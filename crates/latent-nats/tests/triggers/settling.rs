@@ -154,7 +154,10 @@ async fn a_connection_that_died_while_the_function_ran_acknowledges_nothing() {
             assert_eq!(step.end, ACKNOWLEDGED);
             assert_eq!(bench.backlog("one").await, (0, 0));
         } else {
-            assert!(matches!(step.end, StepEnd::Settled { confirmation: Confirmation::Uncertain, .. } | StepEnd::Unsettled(Unsettled::NotSent)), "{step:?}");
+            assert!(
+                matches!(step.end, StepEnd::Settled { confirmation: Confirmation::Uncertain, .. } | StepEnd::Unsettled(Unsettled::NotSent)),
+                "{step:?}"
+            );
             assert_eq!((bench.backlog("one").await, bench.monitor.snapshot().acknowledged), ((0, 1), 0));
         }
         bench.stop(driver).await;
@@ -180,7 +183,8 @@ async fn a_node_that_stood_still_settles_nothing_behind_the_other_s_back() {
     bench.half.scripted.until_runs(1).await;
     // Both run it. The first goes on, then the other ends.
     first.0.go_on();
-    latent_testkit::until_some("the first one's end", || std::future::ready(first.2.last_step().filter(|step| step.handed.is_some()))).await;
+    latent_testkit::until_some("the first one's end", || std::future::ready(first.2.last_step().filter(|step| step.handed.is_some())))
+        .await;
     let left = first.2.last_step().unwrap();
     assert_eq!((left.end, first.2.snapshot().acknowledged), (StepEnd::Unsettled(Unsettled::TimeSpent), 0));
     assert_eq!(bench.backlog("one").await, (0, 1), "it is the other's");

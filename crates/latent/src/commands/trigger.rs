@@ -86,9 +86,6 @@ fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliError> {
     match output.form() {
         Form::Json => statuses.iter().try_for_each(|status| output.json(status)),
         Form::Human => {
-            if config.engine.broker().is_some() {
-                output.hint("there are no triggers on topics of the engine nats yet");
-            }
             table(&statuses, SystemClock::start().unix().0).lines().try_for_each(|line| output.text(line))?;
             // Notes beside the answer: without them the answer still holds.
             warnings_of(&mut access).into_iter().for_each(|warning| output.hint(format_args!("warning: {warning}")));

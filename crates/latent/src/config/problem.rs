@@ -223,18 +223,14 @@ impl Fault {
             Self::RetryDelays { .. } => "make the longest delay at least as long as the first".to_owned(),
             Self::DeadLetterSchema { .. } => "park in a topic without schema_ref".to_owned(),
             Self::DeadLetterCircle { .. } => "park in a topic whose own triggers park elsewhere, or nowhere".to_owned(),
-            Self::Streams { .. } | Self::NoBroker { .. } | Self::StreamOfTopic { .. } | Self::NoTriggerCredential { .. } => {
-                self.next_step_of_streams()
-            }
+            Self::Streams { .. } | Self::NoBroker { .. } | Self::StreamOfTopic { .. } => self.next_step_of_streams(),
+            Self::NoTriggerCredential { .. } | Self::TriggerOnNats { .. } => self.next_step_of_streams(),
             Self::ReservedProvider { .. } => "choose another id".to_owned(),
             Self::Provider { .. } => "correct it; docs/publisher.md lists every setting".to_owned(),
             Self::Broker { .. } => "correct it; docs/configuration.md lists every setting of [engine]".to_owned(),
             Self::OtherEngine { engine, .. } => {
                 let other = if *engine == Engine::Nats { Engine::Embedded } else { Engine::Nats };
                 format!("remove it, or use kind = {:?}", other.word())
-            }
-            Self::TriggerOnNats { .. } => {
-                "add profile = \"nats-jetstream-pull-v1\" to it, or use kind = \"embedded\" in [engine]".to_owned()
             }
             Self::DevOnNats => "use kind = \"embedded\" in the folder's latent.toml, or `latent run -c FILE` with this one".to_owned(),
             Self::ShareOnNats { .. } => "remove share, and give the other tenant a topic of its own".to_owned(),
@@ -271,6 +267,9 @@ impl Fault {
             }
             Self::NoTriggerCredential { tenant, in_engine: false } => {
                 format!("add credentials = [{{ tenant = {tenant:?}, user = \"USER\", secret = \"NAME\" }}] to [broker]")
+            }
+            Self::TriggerOnNats { .. } => {
+                "add profile = \"nats-jetstream-pull-v1\" to it, or use kind = \"embedded\" in [engine]".to_owned()
             }
             _ => "correct it; docs/triggers.md lists every setting".to_owned(),
         }

@@ -37,6 +37,15 @@ pub(crate) struct Config {
     pub(crate) streams: Option<StreamsConfig>,
 }
 
+impl Config {
+    /// The dead-letter topics of all triggers, some of them named twice.
+    pub(crate) fn dead_letter_topics(&self) -> impl Iterator<Item = &TopicName> {
+        let of_topics = self.triggers.iter().filter_map(|trigger| trigger.dead_letter.as_ref());
+        let of_streams = self.streams.iter().flat_map(|streams| streams.triggers.bindings());
+        of_topics.chain(of_streams.filter_map(|binding| binding.dead_letter()))
+    }
+}
+
 /// The node itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeConfig {

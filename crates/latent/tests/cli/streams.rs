@@ -188,7 +188,7 @@ filter = "orders.divide"
         ("filter = \"orders.divide\"", "filter = \"orders.*\"", "config-streams", "filter"),
         ("consumer = \"divide\"", "", "config-missing-key", "consumer is missing"),
         ("function = \"divide\"", "function = \"divide\"\ntopic = \"out\"", "config-exclusive", "stream and topic"),
-        ("function = \"divide\"", "function = \"divide\"\ndead_letter = \"out\"", "config-not-built", "terminated at the broker"),
+        ("function = \"divide\"", "function = \"divide\"\ndead_letter = \"out\"", "config-unknown-topic", "has no [[topic]]"),
         ("function = \"divide\"", "function = \"divide\"\nmax_in_flight = 2", "config-exclusive", "max_in_flight"),
         ("function = \"divide\"", "function = \"divide\"\ninput = \"raw-event\"", "config-not-built", "wit-values"),
         ("function = \"divide\"", "function = \"divide\"\nack_wait_millis = 10999", "config-streams", "at least 11000"),
@@ -281,4 +281,41 @@ fn a_broker_is_set_up_for_triggers_with_the_operators_commands_alone() {
     assert!(running.wait_at_most(HANG_LIMIT).unwrap().unwrap().success());
     on_broker(&broker, async |admin| admin.delete_stream("ORDERS").await);
     assert!(as_operator(&["broker", "provision"], 1).contains("its stream ORDERS is not there"));
+}
+
+/// D-22 on a raw stream: what never runs again is in the dead-letter topic before it is terminated, whole and with the reason, and a
+/// dead-letter topic that cannot take it keeps it at the broker.
+#[test]
+fn what_never_runs_again_is_parked_before_it_is_terminated() {
+    require_broker!();
+    let broker = broker();
+    let env = environment(&broker);
+    env.write("bridge.yaml", "manifest_version: 1\nname: demo\ntopics: [{ name: out, partitions: 1 }, { name: dead, partitions: 1 }]\n");
+    let with_dead_letters = config(&broker)
+        .replace("[[service]]", "[[topic]]\nname = \"dead\"\ntenant = \"acme\"\n[[service]]")
+        .replace("max_deliveries = 2", "dead_letter = \"dead\"\nmax_deliveries = 2");
+    env.write("latent.toml", with_dead_letters);
+    let mut settings = consumer();
+    settings["max_deliver"] = json!(16);
+    on_broker(&broker, async |admin| {
+        admin.add_consumer("ORDERS", &settings).await;
+        for payload in ["[6, 3]", "[1, 0]", "no values"] {
+            admin.publish("orders.divide", payload.as_bytes()).await;
+        }
+    });
+    let mut running = env.command(["run"]);
+    running.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = ChildGuard::spawn(&mut running).unwrap();
+    wait_until("the node's answer on its control socket", || answers(&env.folder().join("data/control.sock")));
+    wait_until("every message is settled", || status(&env)["settled"] == json!(3));
+    let settled = status(&env);
+    assert_eq!((&settled["dead_lettered"], &settled["terminated"], &settled["state"]), (&json!(2), &json!(2), &json!("idle")));
+    let letters = documents(&env.run(["deadletter", "list", "--json"]).with_status(0));
+    let told: Vec<_> =
+        letters.iter().map(|letter| (letter["reason"].clone(), letter["trigger"].clone(), letter["event"]["offset"].clone())).collect();
+    assert_eq!(told, [(json!("rejected"), json!("divide"), json!(2)), (json!("rejected"), json!("divide"), json!(3))], "{letters:?}");
+    let kept = documents(&env.run(["bus", "fetch", "dead", "--partition", "0", "--json"]).with_status(0));
+    assert_eq!(kept[0]["value"]["data_base64"], json!("WzEsIDBd"), "the payload as it was: {kept:?}");
+    running.terminate().unwrap();
+    assert!(running.wait_at_most(HANG_LIMIT).unwrap().unwrap().success());
 }

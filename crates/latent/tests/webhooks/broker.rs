@@ -13,16 +13,19 @@ const SERVER_NAME: &str = "broker.latent.test";
 const OPERATOR: &str = "latent-operator";
 const OPERATOR_PASSWORD: &str = "of-the-operator";
 const BUS_PASSWORD: &str = "of-the-bus";
+const TRIGGER_PASSWORD: &str = "of-the-trigger";
+/// What one message may have by this profile; the example has four events that are larger.
+const LINE_BYTES_MAX: usize = 32_000;
 
-/// The example's configuration with its topics on a broker. Triggers cannot be there yet.
+/// The example's configuration with its topics on a broker. Its trigger asks for the profile that there is for topics on one.
 fn on_broker(config: &str, address: &str) -> String {
     let engine = format!(
         "[engine]\nkind = \"nats\"\naddress = \"{address}\"\nallow_non_public_peer = \"{address}\"\nserver_name = \"{SERVER_NAME}\"\n\
-         roots = [\"ca.der\"]\nbus_credential = \"edge-1-bus\"\nmanifest = \"bridge.yaml\"\n[secrets]\nkey_file = \"secrets.key\"\n"
+         roots = [\"ca.der\"]\nbus_credential = \"edge-1-bus\"\ntrigger_credentials = {{ acme = \"acme-trigger\" }}\nmanifest = \"bridge.yaml\"\n[secrets]\nkey_file = \"secrets.key\"\n"
     );
-    let (with_engine, trigger) = (config.replace("[engine]\nkind = \"embedded\"\nmanifest = \"bridge.yaml\"\n", &engine), "[[trigger]]");
+    let (with_engine, trigger) = (config.replace("[engine]\nkind = \"embedded\"\nmanifest = \"bridge.yaml\"\n", &engine), "[[trigger]]\n");
     assert!(with_engine.contains("kind = \"nats\"") && with_engine.contains(trigger));
-    with_engine.split_once(trigger).unwrap().0.to_owned()
+    with_engine.replace(trigger, "[[trigger]]\nprofile = \"nats-jetstream-pull-v1\"\n")
 }
 
 fn document(output: &CliOutput) -> Value {
@@ -37,9 +40,8 @@ fn as_operator(env: &CliEnv, words: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-#[test]
-fn the_example_publishes_on_a_broker_that_was_set_up_with_latent_broker_alone() {
-    require_broker!();
+/// The example and a broker that was set up with `latent broker …` and `latent secret …` alone.
+fn set_up() -> (Application, Broker) {
     let application = Application::edited(|config| on_broker(&config, "127.0.0.1:4222"));
     let env = application.env();
     let ca = latent_testkit::broker::TestCa::new();
@@ -48,7 +50,10 @@ fn the_example_publishes_on_a_broker_that_was_set_up_with_latent_broker_alone() 
     // 1: who may do what. The block goes into the broker's configuration as it is; its variables are set before it.
     let block = env.run(["broker", "permissions"]).with_status(0).stdout;
     assert!(!block.contains(BUS_PASSWORD) && !block.contains("password: \""), "{block}");
-    let variables = format!("LATENT_EDGE_1_BUS_PASSWORD: \"{BUS_PASSWORD}\"\nLATENT_LATENT_OPERATOR_PASSWORD: \"{OPERATOR_PASSWORD}\"\n");
+    let variables = format!(
+        "LATENT_EDGE_1_BUS_PASSWORD: \"{BUS_PASSWORD}\"\nLATENT_LATENT_OPERATOR_PASSWORD: \"{OPERATOR_PASSWORD}\"\n\
+         LATENT_ACME_TRIGGER_PASSWORD: \"{TRIGGER_PASSWORD}\"\n"
+    );
     let spec = BrokerSpec { server_name: SERVER_NAME.to_owned(), ..BrokerSpec::with_raw_users(variables + &block) };
     let broker = Broker::start_with_ca(spec.disk(64 << 20), ca);
     let config = std::fs::read_to_string(env.folder().join("latent.toml")).unwrap();
@@ -66,11 +71,23 @@ fn the_example_publishes_on_a_broker_that_was_set_up_with_latent_broker_alone() 
     let port = broker.address().port().to_string();
     let put = ["secret", "put", "edge-1-bus", "--bus", "--server-name", SERVER_NAME, "--port", &port];
     let _ = env.run_with_input(put, BUS_PASSWORD.as_bytes().to_vec()).with_status(0);
+    let put =
+        ["secret", "put", "acme-trigger", "--tenant", "acme", "--provider", "triggers", "--server-name", SERVER_NAME, "--port", &port];
+    let _ = env.run_with_input(put, TRIGGER_PASSWORD.as_bytes().to_vec()).with_status(0);
     // The broker says itself that this is what everybody needs, and no more.
     let (status, verified, error) = as_operator(env, &["broker", "permissions", "--verify", "--json"]);
     assert_eq!(status, Some(0), "{verified} {error}");
-    assert!(verified.lines().count() == 3 && !verified.contains("not_checked"), "{verified}");
+    assert!(verified.lines().count() == 4 && !verified.contains("not_checked"), "{verified}");
 
+    drop((planned, applied));
+    (application, broker)
+}
+
+#[test]
+fn the_example_publishes_on_a_broker_that_was_set_up_with_latent_broker_alone() {
+    require_broker!();
+    let (application, _broker) = set_up();
+    let env = application.env();
     let webhook = std::fs::read_to_string(env.folder().join("events.jsonl")).unwrap().lines().next().unwrap().to_owned();
     let event = json!([{
         "topic": "github.events", "partition": 0, "offset": "1", "uid": { "none": null }, "key": { "none": null }, "media-type": "application/json",
@@ -85,4 +102,32 @@ fn the_example_publishes_on_a_broker_that_was_set_up_with_latent_broker_alone() 
     let results: Vec<Value> = results.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(results.len(), 1, "the same webhook is classified once: {results:?}");
     assert_eq!((&results[0]["value"]["event"], &results[0]["value"]["n"]), (&json!("issues"), &json!(0)), "{results:?}");
+}
+
+/// The whole example on the broker: the same events come out as on the embedded engine, and the same go to the dead letters, through a
+/// restart of the node in between.
+#[test]
+fn the_example_s_trigger_is_woken_by_a_topic_on_the_broker() {
+    require_broker!();
+    let (application, _broker) = set_up();
+    let env = application.env();
+    let events = std::fs::read_to_string(env.folder().join("events.jsonl")).unwrap();
+    let fitting: Vec<&str> = events.lines().filter(|line| line.len() <= LINE_BYTES_MAX).collect();
+    assert_eq!(fitting.len(), 259);
+    for half in fitting.chunks(130) {
+        let node = application.start();
+        let file = env.write("half.jsonl", half.join("\n") + "\n");
+        assert_eq!(application.publish(&file).len(), half.len());
+        application.wait_until_handled();
+        node.stop();
+    }
+    let status = application.status();
+    assert_eq!((&status["engine"], &status["state"], &status["partitions"]), (&json!("nats"), &json!("stopped"), &json!(4)));
+    let count = |topic: &str| env.run(["bus", "fetch", topic, "--max", "1000", "--json"]).with_status(0).stdout.lines().count();
+    assert_eq!((count("triage.results"), count("triage.dead")), (232, 12));
+    let letters = env.run(["bus", "fetch", "triage.dead", "--max", "1000", "--json"]).with_status(0).stdout;
+    let letter: Value = serde_json::from_str(letters.lines().next().unwrap()).unwrap();
+    let attributes = &letter["attributes"];
+    assert_eq!(attributes["Latent-Dead-Binding"], json!("triage-github"), "{letter}");
+    assert_eq!((&attributes["Latent-Dead-Reason"], &attributes["Latent-Dead-Topic"]), (&json!("rejected"), &json!("github.events")));
 }

@@ -86,7 +86,7 @@ impl Selection {
             let topic = TopicName::parse(topic).map_err(|error| CliError::Value { option: "--topic", reason: error.to_string() })?;
             return Ok(vec![topic]);
         }
-        let mut topics: Vec<_> = config.triggers.iter().filter_map(|trigger| trigger.dead_letter.clone()).collect();
+        let mut topics: Vec<_> = config.dead_letter_topics().cloned().collect();
         topics.sort();
         topics.dedup();
         Ok(topics)
@@ -100,12 +100,13 @@ impl Selection {
 
     /// What nothing found means: a trigger that nobody knows is told from one that has no dead letters.
     fn nothing_found(&self, config: &Config, output: &Output) -> Result<(), CliError> {
-        let known = || config.triggers.iter().map(|trigger| trigger.id.as_str());
+        let of_streams = || config.streams.iter().flat_map(|streams| streams.triggers.bindings()).map(|binding| binding.trigger().as_str());
+        let known = || config.triggers.iter().map(|trigger| trigger.id.as_str()).chain(of_streams());
         if let Some(trigger) = self.trigger.as_ref().filter(|trigger| self.topic.is_none() && !known().any(|id| id == **trigger)) {
             let nearest = nearest(trigger, known()).map(str::to_owned);
             return Err(CliError::UnknownTrigger { trigger: trigger.clone(), nearest, known: known().map(str::to_owned).collect() });
         }
-        if self.topic.is_none() && config.triggers.iter().all(|trigger| trigger.dead_letter.is_none()) {
+        if self.topic.is_none() && config.dead_letter_topics().next().is_none() {
             output.hint(format_args!("no trigger of {} names a dead-letter topic; --topic names one", config.path.display()));
         } else {
             output.hint("there are none");

@@ -25,7 +25,7 @@ pub(super) struct Gatherer<'a> {
 
 impl<'a> Gatherer<'a> {
     pub(super) fn new(access: Access, config: &Config, topic: &'a str) -> Self {
-        let named = config.triggers.iter().filter_map(|trigger| trigger.dead_letter.as_ref());
+        let named = config.dead_letter_topics();
         Self { access, topic, dead_letter_topics: named.map(|topic| topic.as_str().to_owned()).collect() }
     }
 

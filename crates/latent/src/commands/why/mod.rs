@@ -45,7 +45,7 @@ pub(crate) fn why(args: &WhyArgs, output: &mut Output) -> Result<(), CliError> {
     let stopped = Stopped { bindings: &without_bindings, config: Some(&config) };
     let access = Access::open_knowing(&DataDir::new(&config.node.data_dir), "latent why", stopped)?;
     if config.engine.broker().is_some() {
-        output.hint("there are no triggers on the engine nats yet: no event there was given to a function");
+        output.hint("what triggers did with events of the engine nats is not kept yet: only the event and its dead letters are told");
     }
     let story = gather::Gatherer::new(access, &config, &args.topic).story(&args.uid)?;
     output.line(&story.document(), || words::tell(&story, SystemClock::start().unix().0).trim_end().to_owned())

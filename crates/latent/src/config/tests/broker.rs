@@ -140,7 +140,7 @@ fn each_mistake_of_a_broker_has_its_line_and_says_what_to_do() {
         (
             "name = \"github.events\"\ntenant = \"acme\"\n",
             "name = \"github.events\"\ntenant = \"acme\"\nTRIGGER",
-            &[("# woken", "config-trigger-on-nats", "leave the trigger out, or use kind = \"embedded\"")],
+            &[("# woken", "config-trigger-on-nats", "add profile = \"nats-jetstream-pull-v1\"")],
         ),
     ];
     for (replaced, by, expected) in cases {
