@@ -5,6 +5,8 @@
 
 mod ack_subject;
 mod consumer;
+#[cfg(test)]
+mod every_byte;
 mod pull;
 mod request;
 mod settle;
