@@ -4,6 +4,7 @@
 
 mod authority;
 mod bench;
+mod bytes;
 mod deliveries;
 mod many;
 mod outcomes;
