@@ -49,11 +49,11 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "bytes",
-        tests: &["--test", "broker", "bytes::"],
+        tests: &["--test", "broker", "--test", "triggers", "bytes::"],
         variable: "LATENT_BYTES",
         length: "6",
         line_contains: " faults at a byte of ",
-        lines: 1,
+        lines: 2,
     },
     Campaign {
         name: "cluster",

@@ -261,7 +261,11 @@ fn a_receipt_cut_stalled_or_split_at_any_byte_is_uncertain_or_confirmed() {
         for end in ENDS {
             let mut link = delivered();
             let answer = SettleAnswer::Uncertain(cause_of(end, cut > 0));
-            assert_eq!(settle(&mut link, &receipt[..cut], Some(cut / 2), end), SettleEnd { answer, connection: Connection::Close }, "{cut}");
+            assert_eq!(
+                settle(&mut link, &receipt[..cut], Some(cut / 2), end),
+                SettleEnd { answer, connection: Connection::Close },
+                "{cut}"
+            );
             assert!(link.delivery().is_none(), "it is settled once, whatever became of it");
         }
     }

@@ -36,8 +36,10 @@ pub(crate) const CONTRACT: &str = "demo:plain/work@1.0.0";
 /// A success, acknowledged.
 pub(crate) const ACKNOWLEDGED: StepEnd =
     StepEnd::Settled { settlement: VisitSettlement::Acknowledge, confirmation: Confirmation::Confirmed };
-/// What the consumers of the tests wait for a settlement, unless a test says otherwise.
-pub(crate) const ACK_WAIT_MILLIS: u64 = 1_500;
+/// The time of one delivery, unless a test says otherwise: far more than any of them takes.
+const TIMEOUT_MILLIS: u64 = 5_000;
+/// What the consumers of the tests wait for a settlement.
+const ACK_WAIT_MILLIS: u64 = 6_000;
 const CEILING: u64 = 1_024;
 /// Against hanging only.
 const HANG_LIMIT: Duration = Duration::from_secs(60);
@@ -49,6 +51,7 @@ pub(crate) struct Scripted {
     runs: Mutex<Vec<Run>>,
     running: AtomicU64,
     go_on: Notify,
+    at_begin: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
 /// What one run was given.
@@ -128,6 +131,9 @@ impl ExecutionBackend for Backend {
                 activation: spec.activation,
                 left: spec.deadline.at().since(spec.clock.mono()),
             };
+            if let Some(act) = &*scripted.at_begin.lock().unwrap() {
+                act();
+            }
             scripted.runs.lock().unwrap().push(run);
             let reason = || "as the test says".to_owned();
             let outcome = match text.split('"').nth(1).unwrap_or_default() {
@@ -177,6 +183,11 @@ impl Scripted {
     /// Stores that exist now.
     pub(crate) fn stores(&self) -> u64 {
         self.running.load(Ordering::SeqCst)
+    }
+
+    /// What happens when a run begins, before anybody can see it.
+    pub(crate) fn at_begin(&self, act: impl Fn() + Send + 'static) {
+        *self.at_begin.lock().unwrap() = Some(Box::new(act));
     }
 
     /// Lets one run of `hang` end.
@@ -255,19 +266,25 @@ pub(crate) fn binding_draft(tenant: &str, name: &str) -> BindingDraft {
         consumer: Some(name.to_owned()),
         filter: Some(subject(name)),
         payload_ceiling_bytes: Some(CEILING),
-        operation_timeout_millis: Some(500),
+        operation_timeout_millis: Some(TIMEOUT_MILLIS),
         max_deliver: Some(3),
         ack_wait_millis: Some(ACK_WAIT_MILLIS),
         nak_delay_millis: Some(100),
         budget: Some(BudgetDraft {
             cpu_fuel: Some(1_000_000),
             memory_bytes: Some(1 << 20),
-            wall_time_millis: Some(500),
+            wall_time_millis: Some(TIMEOUT_MILLIS),
             outbound_requests: Some(0),
             log_bytes: Some(1_024),
         }),
         ..BindingDraft::default()
     }
+}
+
+/// For tests that wait for a message to come again because nobody settled it.
+pub(crate) fn soon_again(binding: &mut BindingDraft) {
+    (binding.operation_timeout_millis, binding.ack_wait_millis) = (Some(1_200), Some(2_200));
+    binding.budget.as_mut().unwrap().wall_time_millis = Some(1_200);
 }
 
 /// The consumer that a binding of the tests needs, in the broker's own form.

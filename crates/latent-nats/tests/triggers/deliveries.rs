@@ -37,7 +37,7 @@ async fn a_message_chooses_no_authority_no_budget_no_route_and_no_time() {
     let run = &bench.half.scripted.seen()[0];
     let config = bench.triggers().config().clone();
     assert_eq!((run.tenant.as_str(), run.budget), ("shop", config.bindings()[0].target().budget));
-    assert!(run.left.as_millis() <= 450, "its part of the visit's one deadline: {:?}", run.left);
+    assert!(run.left.as_millis() <= 4_500, "its part of the visit's one deadline: {:?}", run.left);
     assert_ne!(run.trace.to_string(), trace);
     let entry = bench.half.manager.journal_entry(run.activation).unwrap();
     assert_eq!((entry.principal.to_string(), entry.tenant.as_str(), entry.service.as_str()), ("trigger:one".into(), "shop", "work"));

@@ -10,7 +10,7 @@ use latent_testkit::proxy::Direction;
 use latent_testkit::require_broker;
 use serde_json::{Value, json};
 
-use crate::bench::{ACKNOWLEDGED, Bench, STREAM, Setup, consumer_settings, password};
+use crate::bench::{ACKNOWLEDGED, Bench, STREAM, Setup, consumer_settings, password, soon_again};
 
 const MISSING_CONSUMER: StepEnd = StepEnd::Failed(StepFault::ConsumerMissing);
 
@@ -32,12 +32,12 @@ async fn each_setting_that_is_not_as_it_must_be_is_told_with_both_values_and_not
         ("max_batch", json!(0), ProfileField::MaxBatch, "1", "absent"),
         ("max_expires", json!(100_000_001), ProfileField::MaxExpires, "100000000", "100000001"),
         ("max_bytes", json!(10_241), ProfileField::MaxBytes, "10240", "10241"),
-        ("ack_wait", json!(1_501_000_000_u64), ProfileField::AckWait, "1500000000", "1501000000"),
+        ("ack_wait", json!(6_001_000_000_u64), ProfileField::AckWait, "6000000000", "6001000000"),
         ("max_deliver", json!(2), ProfileField::MaxDeliver, "3", "2"),
         ("max_deliver", json!(4), ProfileField::MaxDeliver, "3", "4"),
         ("max_deliver", json!(-1), ProfileField::MaxDeliver, "3", "-1"),
         ("headers_only", json!(true), ProfileField::HeadersOnly, "absent", "true"),
-        ("backoff", json!([1_000_000_000_u64, 1_500_000_000_u64]), ProfileField::Backoff, "absent", "a list"),
+        ("backoff", json!([1_000_000_000_u64, 6_000_000_000_u64]), ProfileField::Backoff, "absent", "a list"),
         ("inactive_threshold", json!(60_000_000_000_u64), ProfileField::InactiveThreshold, "absent", "60000000000"),
         ("priority_groups", json!(["a"]), ProfileField::PriorityGroups, "absent", "a list"),
         ("filter_subjects", json!(["in.b21", "in.other"]), ProfileField::FilterSubjects, "absent", "a list"),
@@ -275,7 +275,7 @@ async fn a_message_between_ceiling_and_pull_runs_nothing_and_is_not_acknowledged
 #[tokio::test]
 async fn at_capacity_is_quiet_and_pulls_that_were_given_up_leave_nothing() {
     require_broker!();
-    let mut bench = Bench::start(Setup::default()).await;
+    let mut bench = Bench::start(Setup { change: soon_again, ..Setup::default() }).await;
     held_by_another(&mut bench).await;
     // A pull of somebody else waits as long as the consumer lets it; ours meets it.
     let waiting = json!({"batch": 1, "expires": 100_000_000});

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latent_core::Clock as _;
-use latent_nats::triggers::{StepEnd, StepFault};
+use latent_nats::triggers::{StepEnd, StepFault, StepOutcome};
 use latent_node::delivery::{Confirmation, TerminationReason, Unsettled, VisitSettlement};
 use latent_secrets::SecretName;
 use latent_testkit::broker::BrokerAuth;
 use latent_testkit::proxy::{At, Direction, Fault};
 use latent_testkit::require_broker;
-use tokio::sync::watch;
 
-use crate::bench::{ACKNOWLEDGED, Bench, STREAM, Setup};
+use crate::bench::{ACKNOWLEDGED, Bench, Half, STREAM, Setup, soon_again};
 
 const VERBS: [(&str, &str, VisitSettlement); 3] = [
     (r#"["ok"]"#, "+ACK\r\n", VisitSettlement::Acknowledge),
@@ -33,7 +32,7 @@ async fn a_lost_command_and_a_lost_receipt_are_uncertain_and_only_the_first_brin
     let names: Vec<String> = (0..VERBS.len()).map(|verb| format!("v{verb}")).collect();
     let bindings: Vec<(&'static str, &str)> = names.iter().map(|name| ("shop", name.as_str())).collect();
     for is_command_lost in [true, false] {
-        let (mut bench, proxy) = Bench::behind_proxy(Setup::of(&bindings)).await;
+        let (mut bench, proxy) = Bench::behind_proxy(Setup { change: soon_again, ..Setup::of(&bindings) }).await;
         for (name, (payload, command, settlement)) in names.iter().zip(VERBS) {
             if is_command_lost {
                 proxy.inject(None, Direction::ToBroker, At::Before(format!("PUB $JS.ACK.{STREAM}.{name}.").into()), Fault::Cut);
@@ -70,7 +69,7 @@ async fn a_lost_command_and_a_lost_receipt_are_uncertain_and_only_the_first_brin
 #[tokio::test]
 async fn a_credential_rotated_while_the_function_runs_leaves_the_delivery_and_loses_nothing() {
     require_broker!();
-    let mut bench = Bench::start(Setup::default()).await;
+    let mut bench = Bench::start(Setup { change: soon_again, ..Setup::default() }).await;
     bench.publish("one", r#"["hang"]"#).await;
     let driver = bench.drive();
     bench.half.scripted.until_runs(1).await;
@@ -168,42 +167,43 @@ async fn a_connection_that_died_while_the_function_ran_acknowledges_nothing() {
 #[tokio::test]
 async fn a_node_that_stood_still_settles_nothing_behind_the_other_s_back() {
     require_broker!();
-    let mut bench = Bench::start(Setup::default()).await;
+    let mut bench = Bench::start(Setup { change: soon_again, ..Setup::default() }).await;
     bench.publish("one", r#"["hang"]"#).await;
-    let first = (Arc::clone(&bench.half.scripted), Arc::clone(&bench.half.clock), bench.monitor.clone());
-    let driver = bench.drive();
-    first.0.until_runs(1).await;
-    // It stands still from here: its deadline passes while its timers do not notice.
-    first.1.skip(60_000);
-    let old = std::mem::replace(&mut bench.half, crate::bench::Half::new(Setup::default().settings, Setup::default().limits));
-    let (mut other, other_monitor) = bench.half.install(&bench.draft, 1, None);
-    let (stop, stopped) = watch::channel(false);
-    let manager = Arc::clone(&bench.half.manager);
-    let other = tokio::spawn(async move { other.run(&manager, stopped).await });
-    bench.half.scripted.until_runs(1).await;
-    // Both run it. The first goes on, then the other ends.
-    first.0.go_on();
-    latent_testkit::until_some("the first one's end", || std::future::ready(first.2.last_step().filter(|step| step.handed.is_some())))
-        .await;
-    let left = first.2.last_step().unwrap();
-    assert_eq!((left.end, first.2.snapshot().acknowledged), (StepEnd::Unsettled(Unsettled::TimeSpent), 0));
-    assert_eq!(bench.backlog("one").await, (0, 1), "it is the other's");
-    bench.half.scripted.go_on();
-    latent_testkit::until_some("the other's end", || std::future::ready(other_monitor.last_step())).await;
-    let step = other_monitor.last_step().unwrap();
+    // It stands still from the first moment of its run: its deadline passes, and its timers notice late or not at all.
+    let clock = Arc::clone(&bench.half.clock);
+    bench.half.scripted.at_begin(move || clock.skip(60_000));
+    let (scripted, first) = (Arc::clone(&bench.half.scripted), bench.monitor.clone());
+    let other = Half::new(Setup::default().settings, Setup::default().limits);
+    let (mut triggers, monitor) = other.install(&bench.draft, 1, None);
+    let goes_on_late = async {
+        scripted.until_runs(1).await;
+        while other.scripted.runs().is_empty() {
+            let _ = tokio::join!(triggers.step(&other.manager), async {
+                // While it still runs there, the first one goes on.
+                tokio::select! {
+                    () = other.scripted.until_runs(1) => {
+                        scripted.go_on();
+                        latent_testkit::until_some("the first one's end", || std::future::ready(first.last_step())).await;
+                        other.scripted.go_on();
+                    }
+                    () = tokio::time::sleep(Duration::from_millis(200)) => {}
+                }
+            });
+        }
+    };
+    let (step, ()) = tokio::join!(bench.step(), goes_on_late);
+    assert!(matches!(step, StepOutcome::Reported(step) if step.end == StepEnd::Unsettled(Unsettled::TimeSpent)), "{step:?}");
+    assert_eq!((first.snapshot().acknowledged, first.snapshot().uncertain), (0, 0));
+    let step = monitor.last_step().unwrap();
     assert_eq!((step.end, step.handed.unwrap().delivery), (ACKNOWLEDGED, 2));
     assert_eq!(bench.backlog("one").await, (0, 0));
-    stop.send(true).unwrap();
-    other.await.unwrap();
-    driver.kill().await;
-    drop(old);
 }
 
 /// T-050: a broker that stands still while it is told: uncertain when the one deadline is over, and the loop goes on with the next.
 #[tokio::test]
 async fn a_broker_that_stands_still_leaves_it_uncertain_and_goes_on_afterwards() {
     require_broker!();
-    let (mut bench, proxy) = Bench::behind_proxy(Setup::of(&[("shop", "one"), ("bank", "two")])).await;
+    let (mut bench, proxy) = Bench::behind_proxy(Setup { change: soon_again, ..Setup::of(&[("shop", "one"), ("bank", "two")]) }).await;
     let stalled = proxy.withhold_from(Direction::ToBroker, b"+ACK");
     bench.publish("one", r#"["ok"]"#).await;
     bench.publish("two", r#"["ok"]"#).await;

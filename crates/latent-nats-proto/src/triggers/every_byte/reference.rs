@@ -21,13 +21,18 @@ pub(super) fn message(bytes: &[u8]) -> Option<(Message<'_>, &[u8])> {
     let line = bytes[..line_end].strip_suffix(b"\r")?;
     let rest = &bytes[line_end + 1..];
     let fields: Vec<&[u8]> = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|field| !field.is_empty()).collect();
-    let size = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|text| text.parse::<usize>().ok().filter(|size| size.to_string() == text));
+    let size =
+        |text: &[u8]| std::str::from_utf8(text).ok().and_then(|text| text.parse::<usize>().ok().filter(|size| size.to_string() == text));
     let is = |name: &[u8], operation: &str| name.eq_ignore_ascii_case(operation.as_bytes()) && line.starts_with(name);
     let (subject, subscription, reply, headers, total) = match fields[..] {
         [name, subject, subscription, total] if is(name, "MSG") => (subject, subscription, &b""[..], None, size(total)?),
         [name, subject, subscription, reply, total] if is(name, "MSG") => (subject, subscription, reply, None, size(total)?),
-        [name, subject, subscription, headers, total] if is(name, "HMSG") => (subject, subscription, &b""[..], Some(size(headers)?), size(total)?),
-        [name, subject, subscription, reply, headers, total] if is(name, "HMSG") => (subject, subscription, reply, Some(size(headers)?), size(total)?),
+        [name, subject, subscription, headers, total] if is(name, "HMSG") => {
+            (subject, subscription, &b""[..], Some(size(headers)?), size(total)?)
+        }
+        [name, subject, subscription, reply, headers, total] if is(name, "HMSG") => {
+            (subject, subscription, reply, Some(size(headers)?), size(total)?)
+        }
         _ => return None,
     };
     let body = rest.get(..total).filter(|_| rest.get(total..total + 2) == Some(b"\r\n"))?;

@@ -249,3 +249,22 @@ async fn a_status_cut_by_the_end_of_a_read_keeps_no_message_from_its_settlement(
     }
     assert!(PULL.ends_with(b"10240}\r\n"));
 }
+
+/// BUG-30, X-003: a hint that the broker goes, with other addresses, is a control frame at every stage, and nothing else is dialled.
+#[tokio::test]
+async fn a_lame_duck_s_hint_changes_nothing_of_what_is_under_way() {
+    let hint = INFO.replace("\"max_payload\"", "\"ldm\":true,\"connect_urls\":[\"127.0.0.1:1\",\"[::1]:2\"],\"max_payload\"");
+    let before = |step: Step| [Step::send(hint.clone()), step];
+    for stage in 0..3 {
+        let steps = [inspected(1), pulled(&message(r#"["ok"]"#)), settled("+ACK")].into_iter().enumerate();
+        let script = steps.flat_map(|(at, [until, answer])| {
+            let answer = if at == stage { before(answer).to_vec() } else { vec![answer] };
+            std::iter::once(until).chain(answer)
+        });
+        let mut bench = Bench::start(vec![open_then(script.chain(handled()).chain([Step::Hold]))]);
+        for _ in 0..2 {
+            assert_eq!(bench.reported().await.end, DONE, "{stage}");
+        }
+        assert_eq!((bench.peer.accepted(), bench.monitor.snapshot().connected), (1, 1), "{stage}");
+    }
+}

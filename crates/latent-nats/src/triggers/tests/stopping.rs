@@ -2,10 +2,11 @@
 //! held is back (T-018, T-048, T-060, X-027).
 
 use latent_node::delivery::{Confirmation, Unsettled, VisitSettlement};
+use latent_testkit::StandingTime;
 use latent_testkit::fake_peer::{INFO, Step};
 use tokio::sync::watch;
 
-use super::bench::{Bench, INSPECTION, PULL, inspected, message, open_then, pulled};
+use super::bench::{Bench, INSPECTION, PULL, advance, inspected, message, open_then, pulled, settled};
 use crate::triggers::{RunEnd, StepEnd, TriggerState};
 
 const ACKED: &[u8] = b"\r\n+ACK\r\n";
@@ -129,4 +130,37 @@ async fn the_shutdown_of_the_pools_ends_the_loop() {
     let (end, ()) = tokio::join!(bench.triggers.run(&bench.half.manager, stopped), shut);
     assert_eq!(end, RunEnd::Retired);
     bench.half.assert_nothing_is_held();
+}
+
+/// D-13, T-028: while there is work there is no rest, and after a rotation that found nothing there is one of the interval, of one timer.
+#[tokio::test(start_paused = true)]
+async fn a_rest_comes_after_a_rotation_that_found_nothing_and_not_before() {
+    let _standing = StandingTime::hold();
+    let work = (0..3).flat_map(|_| [inspected(1), pulled(&message(r#"["ok"]"#)), settled("+ACK")]);
+    let script = work.flatten().chain((0..10).flat_map(|_| inspected(0))).chain([Step::Hold]);
+    let mut bench = Bench::start(vec![open_then(script)]);
+    let monitor = bench.monitor.clone();
+    let (stop, stopped) = watch::channel(false);
+    let interval = bench.triggers.config().poll_interval_millis();
+    let until = async |visits: u64| {
+        while monitor.snapshot().inspections < visits {
+            tokio::task::yield_now().await;
+        }
+    };
+    let time = async {
+        // Time stands: three messages and the visit that finds nothing.
+        until(4).await;
+        assert_eq!(monitor.snapshot().acknowledged, 3);
+        for visits in 5..8 {
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(monitor.snapshot().visits, visits - 1, "it rests");
+            advance(interval).await;
+            until(visits).await;
+        }
+        stop.send(true).unwrap();
+    };
+    let (end, ()) = tokio::join!(bench.triggers.run(&bench.half.manager, stopped), time);
+    assert_eq!(end, RunEnd::Stopped);
 }
