@@ -85,7 +85,7 @@ mod tests {
             format!("$JS.ACK.ORD.c2.{tail}"),
             format!("$JS.ACK._.ORD.c1.{tail}"),
             format!("$JS.ACK.ORD.ORD.c1.{tail}"),
-            format!("$JS.ACK._.Ab3.ORD.c1.1.22.3.1"),
+            "$JS.ACK._.Ab3.ORD.c1.1.22.3.1".to_owned(),
             format!("$JS.FC.ORD.c1.{tail}"),
             format!("$JS.ACK..ORD.c1.{tail}"),
             format!("$js.ack.ORD.c1.{tail}"),

@@ -112,7 +112,7 @@ fn replies_to_a_pull() -> Vec<Vec<u8>> {
     vec![
         delivery(ACK, "NATS/1.0\r\nA: b\r\n\r\n", "pay\r\nload"),
         format!("MSG orders.new 1 {ACK} 9\r\npay\r\nload\r\n").into_bytes(),
-        format!("MSG orders.new 1 $JS.ACK._.h.ORD.c1.5.2.3.1.0.x 2\r\nok\r\n").into_bytes(),
+        b"MSG orders.new 1 $JS.ACK._.h.ORD.c1.5.2.3.1.0.x 2\r\nok\r\n".to_vec(),
         status("404 No Messages"),
         status("408 Request Timeout"),
         status("409 Batch Completed"),

@@ -41,8 +41,6 @@ const TIMEOUT_MILLIS: u64 = 5_000;
 /// What the consumers of the tests wait for a settlement.
 const ACK_WAIT_MILLIS: u64 = 6_000;
 const CEILING: u64 = 1_024;
-/// Against hanging only.
-const HANG_LIMIT: Duration = Duration::from_secs(60);
 
 /// A function of which every run does what its arguments say: `["ok"]`, `["fail"]`, `["invalid"]`, `["trap"]`, `["timeout"]`, and `["hang"]`,
 /// which ends when the test says so or when it is stopped. What else stands in the arguments tells messages apart.
@@ -525,15 +523,15 @@ impl Bench {
 
     /// Steps until one is such an end; what waits at the broker is waited for.
     async fn step_until(&mut self, awaited: &str, is_it: impl Fn(&LastStep) -> bool) -> LastStep {
-        let begun = std::time::Instant::now();
-        while begun.elapsed() < HANG_LIMIT {
-            match self.step().await {
-                StepOutcome::Reported(step) if is_it(&step) => return step,
+        let bench = tokio::sync::Mutex::new(self);
+        let look = || async {
+            match bench.lock().await.step().await {
+                StepOutcome::Reported(step) => Some(step).filter(&is_it),
                 StepOutcome::Stopped | StepOutcome::Retired => panic!("{awaited}: it ended"),
-                _ => tokio::time::sleep(Duration::from_millis(10)).await,
+                _ => None,
             }
-        }
-        panic!("waited in vain: {awaited}; last {:?}", self.monitor.last_step());
+        };
+        until_some(awaited, look).await
     }
 
     /// Steps until one says something.
@@ -574,6 +572,18 @@ impl Bench {
     pub(crate) async fn until_backlog(&self, name: &str, backlog: (u64, u64)) {
         until_some("the consumer's backlog", || async { (self.backlog(name).await == backlog).then_some(()) }).await;
     }
+}
+
+/// Steps until a message was handed out.
+pub(crate) async fn handed(triggers: &mut NatsTriggers, manager: &Arc<LocalActivationManager>) -> LastStep {
+    let triggers = tokio::sync::Mutex::new(triggers);
+    let look = || async {
+        match triggers.lock().await.step(manager).await {
+            StepOutcome::Reported(step) => Some(step).filter(|step| step.handed.is_some()),
+            _ => None,
+        }
+    };
+    until_some("a message", look).await
 }
 
 /// A configuration of these bindings, before this broker at this address.

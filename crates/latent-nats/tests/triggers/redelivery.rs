@@ -3,22 +3,23 @@
 
 use std::sync::Arc;
 
-use latent_nats::triggers::{LastStep, StepEnd, StepOutcome, TriggerState};
+use latent_nats::triggers::{LastStep, StepEnd, TriggerState};
 use latent_node::delivery::{Confirmation, Handed, TerminationReason, Unsettled, VisitSettlement};
 use latent_testkit::broker::Broker;
 use latent_testkit::proxy::{At, Direction, Fault};
 use latent_testkit::require_broker;
 use serde_json::json;
 
-use crate::bench::{ACKNOWLEDGED, Bench, Half, STREAM, Setup, binding_draft, consumer_settings, soon_again, spec};
+use crate::bench::{ACKNOWLEDGED, Bench, Half, STREAM, Setup, binding_draft, consumer_settings, handed, soon_again, spec};
 
 /// When the broker delivered last, in nanoseconds of its day.
 async fn delivered_at(bench: &Bench, name: &str) -> u64 {
     let info = bench.admin.consumer(STREAM, name).await;
     let text = info["delivered"]["last_active"].as_str().unwrap().to_owned();
     let time = text.split_once('T').unwrap().1.trim_end_matches('Z');
-    let parts: Vec<f64> = time.split(':').map(|part| part.parse().unwrap()).collect();
-    (parts[0] as u64 * 3_600 + parts[1] as u64 * 60) * 1_000_000_000 + (parts[2] * 1e9) as u64
+    let (whole, fraction) = time.split_once('.').unwrap_or((time, ""));
+    let seconds = whole.split(':').fold(0, |seconds, part| seconds * 60 + part.parse::<u64>().unwrap());
+    seconds * 1_000_000_000 + format!("{fraction:0<9}").parse::<u64>().unwrap()
 }
 
 /// T-046, BUG-35: by the broker's own clock no delivery comes before its delay, and each is one more.
@@ -201,13 +202,8 @@ async fn nodes_that_die_within_a_run_lose_nothing() {
                     assert_eq!(admin.consumer(STREAM, &name).await["num_ack_pending"], 1, "{name}");
                 } else {
                     half.scripted.go_on();
-                    loop {
-                        if let StepOutcome::Reported(LastStep { end, handed: Some(handed), .. }) = triggers.step(&half.manager).await {
-                            assert!(end == ACKNOWLEDGED && handed.delivery > KILLS as u64, "{end:?} {handed:?}");
-                            break;
-                        }
-                        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-                    }
+                    let LastStep { end, handed, .. } = handed(&mut triggers, &half.manager).await;
+                    assert!(end == ACKNOWLEDGED && handed.unwrap().delivery > KILLS as u64, "{end:?} {handed:?}");
                     runs += half.scripted.runs().len();
                 }
             }

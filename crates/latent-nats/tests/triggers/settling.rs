@@ -12,7 +12,7 @@ use latent_testkit::broker::BrokerAuth;
 use latent_testkit::proxy::{At, Direction, Fault};
 use latent_testkit::require_broker;
 
-use crate::bench::{ACKNOWLEDGED, Bench, Half, STREAM, Setup, soon_again};
+use crate::bench::{ACKNOWLEDGED, Bench, Half, STREAM, Setup, handed, soon_again};
 
 const VERBS: [(&str, &str, VisitSettlement); 3] = [
     (r#"["ok"]"#, "+ACK\r\n", VisitSettlement::Acknowledge),
@@ -176,22 +176,17 @@ async fn a_node_that_stood_still_settles_nothing_behind_the_other_s_back() {
     let other = Half::new(Setup::default().settings, Setup::default().limits);
     let (mut triggers, monitor) = other.install(&bench.draft, 1, None);
     let goes_on_late = async {
-        scripted.until_runs(1).await;
-        while other.scripted.runs().is_empty() {
-            let _ = tokio::join!(triggers.step(&other.manager), async {
-                // While it still runs there, the first one goes on.
-                tokio::select! {
-                    () = other.scripted.until_runs(1) => {
-                        scripted.go_on();
-                        latent_testkit::until_some("the first one's end", || std::future::ready(first.last_step())).await;
-                        other.scripted.go_on();
-                    }
-                    () = tokio::time::sleep(Duration::from_millis(200)) => {}
-                }
-            });
-        }
+        other.scripted.until_runs(1).await;
+        // While it still runs there, the first one goes on.
+        scripted.go_on();
+        latent_testkit::until_some("the first one's end", || std::future::ready(first.last_step())).await;
+        other.scripted.go_on();
     };
-    let (step, ()) = tokio::join!(bench.step(), goes_on_late);
+    let other_s = async {
+        scripted.until_runs(1).await;
+        handed(&mut triggers, &other.manager).await
+    };
+    let (step, _, ()) = tokio::join!(bench.step(), other_s, goes_on_late);
     assert!(matches!(step, StepOutcome::Reported(step) if step.end == StepEnd::Unsettled(Unsettled::TimeSpent)), "{step:?}");
     assert_eq!((first.snapshot().acknowledged, first.snapshot().uncertain), (0, 0));
     let step = monitor.last_step().unwrap();

@@ -199,9 +199,7 @@ async fn the_status_behind_a_message_is_taken_wherever_it_arrives() {
             script.extend(pulled(&frames));
             let inbox = |received: &[u8]| {
                 let text = String::from_utf8_lossy(received).into_owned();
-                let pull =
-                    text.split("\r\n").filter(|line| line.contains("MSG.NEXT")).last().unwrap().split(' ').nth(2).unwrap().to_owned();
-                pull
+                text.lines().rfind(|line| line.contains("MSG.NEXT")).unwrap().split(' ').nth(2).unwrap().to_owned()
             };
             let late = late.clone();
             script.push(Step::ServeUntil(b"\r\n+ACK\r\n".to_vec()));
