@@ -42,7 +42,7 @@ const TIMEOUT_MILLIS: u64 = 5_000;
 const ACK_WAIT_MILLIS: u64 = 6_000;
 const CEILING: u64 = 1_024;
 
-/// A function of which every run does what its arguments say: `["ok"]`, `["fail"]`, `["invalid"]`, `["trap"]`, `["timeout"]`, and `["hang"]`,
+/// A function of which every run does what its arguments say: `["ok"]`, `["fail"]`, `["refused"]`, `["trap"]`, `["timeout"]`, and `["hang"]`,
 /// which ends when the test says so or when it is stopped. What else stands in the arguments tells messages apart.
 #[derive(Default)]
 pub(crate) struct Scripted {
@@ -137,6 +137,7 @@ impl ExecutionBackend for Backend {
             let outcome = match text.split('"').nth(1).unwrap_or_default() {
                 "ok" => ActivationOutcome::Success,
                 "fail" => ActivationOutcome::DeclaredFailure,
+                "refused" => ActivationOutcome::PermissionRefused { reason: reason() },
                 "incompatible" => ActivationOutcome::IncompatibleContract { reason: reason() },
                 "trap" => ActivationOutcome::Trap { code: TrapCode::Unreachable, detail: reason() },
                 "timeout" => ActivationOutcome::Timeout,

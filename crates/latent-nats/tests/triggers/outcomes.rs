@@ -24,7 +24,7 @@ async fn a_success_is_acknowledged_and_the_next_visit_finds_nothing() {
 async fn what_can_never_run_is_terminated_and_what_failed_comes_again_until_its_last_run() {
     require_broker!();
     let mut bench = Bench::start(Setup::default()).await;
-    for payload in [r#"["fail"]"#, r#"["incompatible"]"#, "no values"] {
+    for payload in [r#"["fail"]"#, r#"["incompatible"]"#, r#"["refused"]"#, "no values"] {
         bench.publish("one", payload).await;
         let step = bench.step_until_reported().await;
         let terminated = VisitSettlement::Terminate(TerminationReason::Rejected);
@@ -38,8 +38,8 @@ async fn what_can_never_run_is_terminated_and_what_failed_comes_again_until_its_
             _ => VisitSettlement::RetryAfter { millis: 100 },
         };
         assert_eq!(step.end, StepEnd::Settled { settlement, confirmation: Confirmation::Confirmed });
-        assert_eq!(step.handed, Some(Handed { sequence: 4, delivery }));
+        assert_eq!(step.handed, Some(Handed { sequence: 5, delivery }));
     }
     assert_eq!(bench.backlog("one").await, (0, 0));
-    assert_eq!(bench.half.scripted.runs().len(), 6);
+    assert_eq!(bench.half.scripted.runs().len(), 7);
 }

@@ -64,6 +64,27 @@ async fn a_lost_command_and_a_lost_receipt_are_uncertain_and_only_the_first_brin
     }
 }
 
+/// T-063, T-046: a function that runs to the end of its time leaves the time to say so.
+#[tokio::test]
+async fn a_function_that_runs_out_of_time_is_put_off_within_the_margin() {
+    require_broker!();
+    let change = |binding: &mut latent_nats::triggers::BindingDraft| {
+        binding.operation_timeout_millis = Some(1_000);
+        binding.budget.as_mut().unwrap().wall_time_millis = Some(1_000);
+    };
+    let mut bench = Bench::start(Setup { change, ..Setup::default() }).await;
+    bench.publish("one", r#"["hang"]"#).await;
+    let step = bench.step_until_reported().await;
+    let settlement = VisitSettlement::RetryAfter { millis: 100 };
+    assert_eq!(step.end, StepEnd::Settled { settlement, confirmation: Confirmation::Confirmed });
+    let run = &bench.half.scripted.seen()[0];
+    assert!(run.left.as_millis() <= 900, "a tenth is kept: {:?}", run.left);
+    assert_eq!(bench.half.manager.journal_entry(run.activation).unwrap().ended.kind, "timeout");
+    bench.half.scripted.go_on();
+    let step = bench.step_until_reported().await;
+    assert_eq!((step.end, step.handed.unwrap().delivery), (ACKNOWLEDGED, 2));
+}
+
 /// X-012, T-051: the credential changes while the function runs, at the broker as well. The delivery is left, comes again on a connection with the
 /// new one, and nothing is lost.
 #[tokio::test]
