@@ -42,7 +42,7 @@ pub struct TriggerSnapshot {
     pub uncertain: u64,
     /// Messages left as they were, which the broker delivers again.
     pub unsettled: u64,
-    /// Messages that the broker was seen to have given up, neither settled nor delivered again (T-052). It can do so unseen.
+    /// Messages that the broker was seen to have given up, neither settled nor delivered again (T-052).
     pub stranded: u64,
     /// Visits refused by a bound of admission or of the pools.
     pub refused: u64,
@@ -121,6 +121,8 @@ pub struct BindingReport {
     pub last_delivery_at: Option<UnixMillis>,
     /// When the delayed message is due.
     pub next_attempt_at: Option<UnixMillis>,
+    /// The sequence of the last message that the broker was seen to have given up (T-052).
+    pub stranded_at: Option<u64>,
     /// Why it cannot get on, in words of this side.
     pub problem: Option<(StepFault, Arc<str>)>,
 }
@@ -230,15 +232,21 @@ impl Board {
 
     /// True when the broker is seen to have given up a message, for the first time.
     pub(crate) fn inspected(&self, binding: usize, backlog: Backlog) -> bool {
-        let mut is_news = false;
         self.with(binding, |counts, mark| {
             add(&mut counts.inspections);
             mark.backlog = backlog;
-            let stranded_at = Some(backlog.delivered_up_to).filter(|_| backlog.is_stranded());
-            is_news = stranded_at.is_some() && stranded_at != mark.stranded_at;
+        });
+        backlog.is_stranded() && self.stranded(binding, backlog.delivered_up_to)
+    }
+
+    /// The broker gave this message up. True when that is news.
+    pub(crate) fn stranded(&self, binding: usize, sequence: u64) -> bool {
+        let mut is_news = false;
+        self.with(binding, |counts, mark| {
+            is_news = mark.stranded_at != Some(sequence);
             if is_news {
                 add(&mut counts.stranded);
-                mark.stranded_at = stranded_at;
+                mark.stranded_at = Some(sequence);
             }
         });
         is_news
@@ -451,6 +459,7 @@ impl TriggerMonitor {
             last_outcome: mark.last_outcome,
             last_delivery_at: mark.last_delivery_at,
             next_attempt_at: mark.next_attempt_at,
+            stranded_at: mark.stranded_at,
             problem: mark.problem.clone(),
         });
         reports.collect()

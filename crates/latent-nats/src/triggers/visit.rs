@@ -112,13 +112,15 @@ impl Place<'_> {
     ) -> StepOutcome {
         let Self { installed, index, .. } = self;
         let clock = &*installed.client.clock;
+        let mut asked = Backlog::default();
         match stop.race(self.inspect(&mut lease, timer)).await {
             None => machine.stop(),
             Some(Err(trouble)) => return self.failed_and_parked(lease, &reservation, trouble),
             Some(Ok(backlog)) => {
                 if installed.board.inspected(*index, backlog) {
-                    self.tell_stranded(backlog);
+                    self.tell_stranded(backlog.delivered_up_to);
                 }
+                asked = backlog;
                 machine.inspected(clock.mono(), Some(backlog));
             }
         }
@@ -130,7 +132,14 @@ impl Place<'_> {
             match stop.race(self.pull(&mut lease, timer)).await {
                 None => machine.stop(),
                 Some(Err(trouble)) => return self.failed_and_parked(lease, &reservation, trouble),
-                Some(Ok(handed)) => machine.pulled(Ok(handed)),
+                Some(Ok(handed)) => {
+                    if handed.is_some_and(|handed| asked.is_passed_over_by(handed))
+                        && installed.board.stranded(*index, asked.delivered_up_to)
+                    {
+                        self.tell_stranded(asked.delivered_up_to);
+                    }
+                    machine.pulled(Ok(handed));
+                }
             }
         }
         let generation = reservation.generation();
@@ -467,13 +476,11 @@ impl Place<'_> {
     }
 
     /// Says that the broker gave a message up: somebody has to decide about it.
-    fn tell_stranded(&self, backlog: Backlog) {
+    fn tell_stranded(&self, sequence: u64) {
         let Self { installed, binding, .. } = self;
         let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) else { return };
         let (id, stream) = (binding.id(), binding.stream());
-        let (after, up_to) = (backlog.settled_up_to, backlog.delivered_up_to);
-        let what = "the broker delivers a message no more that was never settled";
-        tracing::warn!(binding = %id, %stream, after, up_to, left_out, "{what}; it is in the stream, after the one sequence and up to the other");
+        tracing::warn!(binding = %id, %stream, sequence, left_out, "message: the broker delivers it no more, and nobody settled it here");
     }
 
     fn tell_not_parked(&self, sequence: u64, why: &str) {

@@ -77,10 +77,11 @@ fn contradiction(case: &Case, ended: &Ended, tally: &mut Tally) -> Option<&'stat
     if is_settled && ended.runs == 0 {
         return Some("settled, and its function never ran");
     }
-    let acknowledges = matches!(ended.end, StepEnd::Settled { settlement: VisitSettlement::Acknowledge, .. });
+    let puts_off = matches!(ended.end, StepEnd::Settled { settlement: VisitSettlement::RetryAfter { .. }, .. });
+    let terminates = matches!(ended.end, StepEnd::Settled { settlement: VisitSettlement::Terminate(_), .. });
     match ended.end {
         // Its time was over before it could begin, on a machine that is busy.
-        StepEnd::Settled { .. } if !acknowledges && !is_settled => tally.put_off += 1,
+        StepEnd::Settled { .. } if puts_off => tally.put_off += 1,
         StepEnd::Settled { confirmation: Confirmation::Confirmed, .. } => tally.settled += 1,
         StepEnd::Settled { .. } if is_settled => tally.uncertain_settled += 1,
         StepEnd::Settled { .. } => tally.uncertain_pending += 1,
@@ -89,9 +90,11 @@ fn contradiction(case: &Case, ended: &Ended, tally: &mut Tally) -> Option<&'stat
     }
     match ended.end {
         StepEnd::Unsettled(_) | StepEnd::Failed(_) if is_settled => return Some("settled, and told as left"),
-        StepEnd::Settled { .. } if acknowledges && ended.runs == 0 => return Some("an acknowledgement of what did not run"),
-        StepEnd::Settled { .. } if !acknowledges && is_settled => return Some("put off, and settled"),
-        StepEnd::Settled { confirmation: Confirmation::Confirmed, .. } if acknowledges && !is_settled && !is_garbled => {
+        StepEnd::Settled { .. } if !puts_off && ended.runs == 0 => return Some("a settlement of what did not run"),
+        StepEnd::Settled { .. } if puts_off && is_settled && !is_garbled => return Some("put off, and settled"),
+        // Another payload is another message, which may be none.
+        StepEnd::Settled { .. } if terminates && !is_garbled => return Some("terminated, and nothing was wrong with it"),
+        StepEnd::Settled { confirmation: Confirmation::Confirmed, .. } if !puts_off && !is_settled && !is_garbled => {
             return Some("told as settled, and it is not");
         }
         _ => {}

@@ -216,3 +216,32 @@ async fn nodes_that_die_within_a_run_lose_nothing() {
         node.await.unwrap();
     }
 }
+
+/// BUG-37 (b): with another message behind it, the broker passes the one over in the very pull that brings the next, and forgets it with the
+/// next acknowledgement. It is told all the same.
+#[tokio::test]
+async fn a_message_that_the_broker_passes_over_is_told_with_its_sequence() {
+    require_broker!();
+    let setup = || Setup {
+        change: |binding| {
+            binding.max_deliver = Some(1);
+            soon_again(binding);
+        },
+        ..Setup::default()
+    };
+    let mut bench = Bench::start(setup()).await;
+    for payload in [r#"["hang"]"#, r#"["ok"]"#, r#"["ok"]"#] {
+        bench.publish("one", payload).await;
+    }
+    let driver = bench.drive();
+    bench.half.scripted.until_runs(1).await;
+    driver.kill().await;
+    bench.begin_anew(&setup());
+    let driver = bench.drive();
+    bench.until(|snapshot| snapshot.acknowledged == 2).await;
+    bench.stop(driver).await;
+    let info = bench.admin.consumer(STREAM, "one").await;
+    assert_eq!(info["ack_floor"]["stream_seq"], 3, "the broker tells nothing of it any more");
+    assert_eq!((bench.monitor.snapshot().stranded, bench.monitor.bindings()[0].stranded_at), (1, Some(1)));
+    assert_eq!(bench.admin.count(STREAM).await, 3, "it is still in the stream");
+}

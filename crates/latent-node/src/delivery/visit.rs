@@ -56,6 +56,12 @@ impl Backlog {
     pub const fn is_stranded(&self) -> bool {
         self.unacknowledged == 0 && self.settled_up_to < self.delivered_up_to
     }
+
+    /// Whether the source handed out a later event in the place of the one that was unsettled when it was asked, of which it allows one.
+    /// It gave that one up, unless somebody else settled it in between; once the later one is settled, nothing at the source tells of it.
+    pub const fn is_passed_over_by(&self, handed: Handed) -> bool {
+        self.unacknowledged > 0 && handed.sequence > self.delivered_up_to
+    }
 }
 
 /// An event that was handed out.

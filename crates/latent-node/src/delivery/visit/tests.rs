@@ -104,6 +104,11 @@ fn a_floor_that_stays_behind_with_nothing_pending_is_stranded() {
         Backlog { pending: 0, unacknowledged, delivered_up_to, settled_up_to }.is_stranded()
     };
     assert!(told(0, 5, 4) && !told(1, 5, 4) && !told(0, 5, 5) && !told(0, 0, 0));
+    let passed_over = |unacknowledged, sequence| {
+        let backlog = Backlog { pending: 2, unacknowledged, delivered_up_to: 5, settled_up_to: 4 };
+        backlog.is_passed_over_by(Handed { sequence, delivery: 1 })
+    };
+    assert!(passed_over(1, 6) && passed_over(1, 9) && !passed_over(1, 5) && !passed_over(1, 4) && !passed_over(0, 6));
 }
 
 /// D-12.
