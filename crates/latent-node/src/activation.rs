@@ -318,7 +318,7 @@ impl LocalActivationManager {
             let reason = format!("the input holds {bytes} bytes and {reserved} were reserved for it");
             return self.end(slot, work, None, ActivationReport::without_guest(ActivationOutcome::InvalidArguments { reason }));
         }
-        let launches = {
+        let (launches, somebody_waits) = {
             let mut state = self.lock();
             if state.intake == Intake::Shut {
                 drop(state);
@@ -329,9 +329,12 @@ impl LocalActivationManager {
             state.scheduler.enqueue(Entry { activation, deadline, slot, work: Waiting { work, input } });
             let launches = state.start_ready();
             self.publish_account(&state);
-            launches
+            (launches, !state.scheduler.is_empty())
         };
-        self.queue_changed.notify_one();
+        // Who started at once changed no deadline of the queue, and waking the task that watches it wakes a thread for nothing.
+        if somebody_waits {
+            self.queue_changed.notify_one();
+        }
         if !launches.is_empty() {
             // A place in the queue became free.
             self.launch(launches);
