@@ -16,9 +16,11 @@ struct State<T> {
     listener: Listener<T>,
 }
 
-/// Who is told when the value arrives, besides a waiting thread.
+/// Who is told when the value arrives. A ticket has one owner, so there is one at most.
 enum Listener<T> {
     Nobody,
+    /// One that blocks in [`Ticket::wait`]. Waking nobody would be a call of the system all the same.
+    Thread,
     Task(Waker),
     Receiver(Box<dyn FnOnce(T) + Send>),
 }
@@ -59,6 +61,7 @@ impl<T> Ticket<T> {
             if let Some(value) = state.value.take() {
                 return value;
             }
+            state.listener = Listener::Thread;
             state = self.0.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -116,9 +119,10 @@ impl<T> Completer<T> {
             listener => {
                 state.value = Some(value);
                 drop(state);
-                self.slot.filled.notify_one();
-                if let Listener::Task(waker) = listener {
-                    waker.wake();
+                match listener {
+                    Listener::Thread => self.slot.filled.notify_one(),
+                    Listener::Task(waker) => waker.wake(),
+                    Listener::Nobody | Listener::Receiver(_) => {}
                 }
             }
         }
@@ -148,6 +152,16 @@ mod tests {
     #[test]
     fn a_waiting_thread_gets_the_value() {
         let (ticket, completer) = Ticket::pair(0);
+        let waiting = std::thread::spawn(move || ticket.wait());
+        completer.complete(7);
+        assert_eq!(waiting.join().unwrap(), 7);
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_what_a_task_awaited_gets_the_value() {
+        let (mut ticket, completer) = Ticket::pair(0);
+        let waker = Waker::from(Arc::new(Flag(false.into())));
+        assert!(Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker)).is_pending());
         let waiting = std::thread::spawn(move || ticket.wait());
         completer.complete(7);
         assert_eq!(waiting.join().unwrap(), 7);
