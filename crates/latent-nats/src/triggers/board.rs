@@ -81,7 +81,7 @@ pub enum TriggerState {
 
 impl TriggerState {
     /// The name used in status.
-    pub const fn word(self) -> &'static str {
+    pub const fn kind(self) -> &'static str {
         match self {
             Self::Idle => "idle",
             Self::Busy => "busy",

@@ -95,8 +95,8 @@ pub(super) fn check(report: &mut Report<'_>, draft: &Draft) {
         report.push(at, Fault::NoSecrets { who: "[broker]".to_owned() });
     }
     check_filters(report, draft);
-    if let Err(Refused { at, fault }) = build(draft) {
-        report.push(at, fault);
+    if let Err(refused) = build(draft) {
+        report.push(refused.at, refused.fault);
     }
     check_credentials(report, draft);
 }
@@ -186,7 +186,7 @@ struct Refused {
 }
 
 /// What is installed; `None` where no trigger is woken by a stream, or something else was reported already.
-fn build(draft: &Draft) -> Result<Option<TriggerConfig>, Refused> {
+fn build(draft: &Draft) -> Result<Option<TriggerConfig>, Box<Refused>> {
     if let Some(file) = draft.streams.as_ref().and_then(|streams| streams.file.as_ref()) {
         return Ok(file.clone().ok());
     }
@@ -233,7 +233,7 @@ fn drafts_of(peer: &Peer) -> (EndpointDraft, RootsDraft) {
     (endpoint, RootsDraft { public: false, der })
 }
 
-fn refused(draft: &Draft, error: ConfigError) -> Refused {
+fn refused(draft: &Draft, error: ConfigError) -> Box<Refused> {
     let index = if let ConfigError::Binding { index, .. } = &error { Some(*index) } else { None };
     let (at, what) = index
         .and_then(|index| whose(draft, index))
@@ -242,7 +242,7 @@ fn refused(draft: &Draft, error: ConfigError) -> Refused {
         ConfigError::Binding { problem, .. } => words(draft, &problem),
         error => told(&error),
     };
-    Refused { at, fault: Fault::Streams { what, problem } }
+    Box::new(Refused { at, fault: Fault::Streams { what, problem } })
 }
 
 /// Where the trigger of a binding stands, and what it is called.
