@@ -122,6 +122,15 @@ pub const CONNECTION_WAIT_MILLIS: Limit = Limit {
     max: 100,
     bounds: "wait of one visit for a connection that others of its tenant hold; then the next binding has its turn",
 };
+/// Pause after a visit in vain.
+pub const PAUSE_MILLIS: Limit = Limit {
+    name: "trigger_pause_ms",
+    unit: "ms",
+    default: 5_000,
+    min: 5_000,
+    max: 5_000,
+    bounds: "pause of a binding whose visit took long and brought nothing; it is nine times as long as the visit, so that others have their time",
+};
 /// Lines in the log.
 pub const LOG_LINES_PER_SECOND: Limit = Limit {
     name: "trigger_log_lines_per_second",
@@ -148,6 +157,7 @@ pub const ALL: &[Limit] = &[
     BINDING_BYTES,
     INGRESS_BYTES,
     CONNECTION_WAIT_MILLIS,
+    PAUSE_MILLIS,
     LOG_LINES_PER_SECOND,
 ];
 

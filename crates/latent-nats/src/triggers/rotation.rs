@@ -5,6 +5,8 @@
 
 use latent_core::MonoTime;
 
+use super::limits;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Rotation {
@@ -42,6 +44,16 @@ pub(crate) enum Found {
         /// When it may be asked again.
         not_before: MonoTime,
     },
+}
+
+/// How many times as long as it took a visit in vain is not repeated.
+const PAUSE_FACTOR: u64 = 9;
+
+/// How long a binding is left alone after a visit that took so long and brought nothing. A pull that waits at the broker keeps the one loop
+/// from everybody else, so it may take a tenth of the time and no more (T-054). A question that nobody answers until its deadline takes
+/// more, or its binding would be found late when there is an answer again.
+pub(crate) fn pause_millis(interval_millis: u64, took_millis: u64) -> u64 {
+    took_millis.saturating_mul(PAUSE_FACTOR).min(limits::PAUSE_MILLIS.default).max(interval_millis)
 }
 
 impl Rotation {
@@ -161,6 +173,14 @@ mod tests {
         // A step that somebody drives by hand honours no pause.
         rotation.visited(0, Found::Failure { not_before: at(200) });
         assert_eq!([rotation.next(), rotation.next()], [Some(0), Some(1)]);
+    }
+
+    /// T-054: what waits and brings nothing has a tenth of the time at most; what fails at once is asked again at the interval.
+    #[test]
+    fn a_visit_in_vain_is_repeated_the_later_the_longer_it_took() {
+        let pauses = [0, 1, 2, 100, 555, 556, 10_000, u64::MAX].map(|took| pause_millis(10, took));
+        assert_eq!(pauses, [10, 10, 18, 900, 4_995, 5_000, 5_000, 5_000]);
+        assert_eq!([0, 100].map(|took| pause_millis(1_000, took)), [1_000, 1_000]);
     }
 
     proptest! {

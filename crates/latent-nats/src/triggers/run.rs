@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::board::LastStep;
 use super::install::{Installed, NatsTriggers};
-use super::rotation::Found;
+use super::rotation::{Found, pause_millis};
 use super::stop::Stop;
 use super::visit::visit;
 
@@ -52,7 +52,8 @@ impl NatsTriggers {
     /// Drives all bindings until `stop` says true or its sender is gone, and returns when everything that was begun has ended and every
     /// connection is closed (T-015, T-018, T-060).
     ///
-    /// A failure ends nothing: it is recorded, its binding is left alone for a poll interval, and the others go on (T-054, D-14). Dropping
+    /// A failure ends nothing: it is recorded, its binding is left alone for a poll interval, or for nine times as long as it kept the others
+    /// waiting, and the others go on (T-054, D-14). Dropping
     /// the future closes the socket that it holds and leaves what was delivered unsettled; an activation that was begun ends by itself.
     pub async fn run(&mut self, manager: &Arc<LocalActivationManager>, stop: watch::Receiver<bool>) -> RunEnd {
         self.run_with(manager, Stop::never(), Stop::on(stop)).await
@@ -88,14 +89,18 @@ impl NatsTriggers {
                 self.rotation.begin_sweep();
                 continue;
             };
+            let begun = self.installed.client.clock.mono();
             let outcome = visit(&self.installed, binding, manager, stop).await;
-            let pause = Found::Failure { not_before: self.installed.client.clock.mono().plus_millis(interval) };
+            let now = self.installed.client.clock.mono();
+            let took_millis = u64::try_from(now.since(begun).as_millis()).unwrap_or(u64::MAX);
+            let in_vain = Found::Failure { not_before: now.plus_millis(pause_millis(interval, took_millis)) };
             let found = match outcome {
                 StepOutcome::Idle { .. } | StepOutcome::Delayed { .. } => Found::Nothing,
-                // A pull that brings nothing takes its time at the broker, so it is not repeated while others wait.
-                StepOutcome::Empty { .. } => pause,
+                StepOutcome::Empty { .. } => in_vain,
                 StepOutcome::Reported(step) if step.handed.is_some() && step.is_settled() => Found::Work,
-                StepOutcome::Reported(_) => pause,
+                // Its function took the time.
+                StepOutcome::Reported(step) if step.handed.is_some() => Found::Failure { not_before: now.plus_millis(interval) },
+                StepOutcome::Reported(_) => in_vain,
                 StepOutcome::Stopped => return RunEnd::Stopped,
                 StepOutcome::Retired => return RunEnd::Retired,
             };
