@@ -545,10 +545,10 @@ impl Bench {
         self.step_until("a message", |step| step.handed.is_some()).await
     }
 
-    /// The failure of the next step.
+    /// The failure of the next step that says something. A broker may tell of a message a moment after it has stored it.
     pub(crate) async fn fault(&mut self) -> StepFault {
-        match self.step().await {
-            StepOutcome::Reported(LastStep { end: StepEnd::Failed(fault), .. }) => fault,
+        match self.step_until_reported().await.end {
+            StepEnd::Failed(fault) => fault,
             other => panic!("{other:?}"),
         }
     }

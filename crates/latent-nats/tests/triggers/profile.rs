@@ -112,6 +112,7 @@ async fn an_edit_is_seen_by_the_next_visit_and_what_the_profile_does_not_name_is
     let pause = bench.admin.client().request(format!("$JS.API.CONSUMER.PAUSE.{STREAM}.one"), until.to_string().into()).await.unwrap();
     assert!(!String::from_utf8_lossy(&pause.payload).contains("error"));
     bench.publish("one", r#"["ok"]"#).await;
+    bench.until_backlog("one", (1, 0)).await;
     assert_eq!(bench.step().await, StepOutcome::Empty { binding: 0 });
     let go_on = bench.admin.client().request(format!("$JS.API.CONSUMER.PAUSE.{STREAM}.one"), "{}".into()).await.unwrap();
     assert!(!String::from_utf8_lossy(&go_on.payload).contains("error"));
@@ -138,6 +139,7 @@ async fn a_consumer_that_goes_away_is_told_at_every_stage_and_found_again() {
     }
     // (c)
     bench.publish("one", r#"["ok"]"#).await;
+    bench.until_backlog("one", (1, 0)).await;
     let pull = proxy.withhold_from(Direction::ToBroker, b"PUB $JS.API.CONSUMER.MSG.NEXT.IN.one");
     let (step, ()) = {
         let manager = std::sync::Arc::clone(&bench.half.manager);
@@ -157,6 +159,7 @@ async fn a_consumer_that_goes_away_is_told_at_every_stage_and_found_again() {
     bench.admin.add_consumer(STREAM, &settings).await;
     bench.admin.purge_stream(STREAM).await;
     bench.publish("one", r#"["hang"]"#).await;
+    bench.until_backlog("one", (1, 0)).await;
     let scripted = std::sync::Arc::clone(&bench.half.scripted);
     let runs = scripted.runs().len();
     let (step, ()) = {
