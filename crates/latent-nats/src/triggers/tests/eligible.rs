@@ -62,13 +62,18 @@ async fn a_credential_that_changed_ahead_of_the_pull_pulls_nothing() {
 #[tokio::test]
 async fn a_credential_that_changed_while_the_function_ran_settles_nothing() {
     type Change = fn(&Half);
-    let changes: [(&str, Change); 2] = [
+    // Every case begins with a credential that expires in ten seconds.
+    let expires = latent_core::UnixMillis(1_700_000_010_000);
+    let changes: [(&str, Change); 3] = [
+        ("expired", |half| half.clock.set_wall(1_700_000_010_000)),
         ("rotated", |half| drop(half.secrets.rotate(&SecretName::parse("s-0").unwrap(), b"another", None, half.clock.unix()).unwrap())),
         ("revoked", |half| drop(half.secrets.revoke(&SecretName::parse("s-0").unwrap(), half.clock.unix()).unwrap())),
     ];
     for (told, change) in changes {
         let script = inspected(1).into_iter().chain(pulled(&message(r#"["hang"]"#))).chain([Step::Hold]);
         let mut bench = Bench::start(vec![open_then(script)]);
+        let name = SecretName::parse("s-0").unwrap();
+        bench.half.secrets.rotate(&name, b"the first", Some(expires), bench.half.clock.unix()).unwrap();
         let changed = async {
             bench.half.scripted.begun().await;
             change(&bench.half);

@@ -1,6 +1,8 @@
 //! Peers that do not let anybody in: few dials, a reason that can be read, and others that are served (BUG-25, D-14, T-054).
+//! Time stands, so that a backoff ends when the test says so.
 
 use latent_capabilities::PoolSettings;
+use latent_testkit::StandingTime;
 use latent_testkit::broker::SERVER_NAME;
 use latent_testkit::fake_peer::{FakePeer, INFO, Step};
 
@@ -8,8 +10,9 @@ use super::bench::{Bench, Half, at, binding, ca, draft, small_node};
 use crate::triggers::{StepEnd, StepFault, StepOutcome, TriggerDraft, TriggerState};
 
 /// BUG-25: ten bindings of one tenant and a peer that turns everybody away: one dial for each backoff, not one for each visit.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn refused_credentials_never_become_a_loop_of_connections() {
+    let _standing = StandingTime::hold();
     let answers = [
         (vec![Step::send("-ERR 'Authorization Violation'\r\n"), Step::Close], StepFault::AuthenticationRefused),
         (vec![Step::Close], StepFault::Unreachable),
@@ -41,8 +44,9 @@ async fn refused_credentials_never_become_a_loop_of_connections() {
 }
 
 /// T-054: the tenant beside it is visited as before.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_tenant_that_is_turned_away_keeps_no_other_out() {
+    let _standing = StandingTime::hold();
     let refused =
         vec![Step::send(INFO), Step::ExpectUntil(b"PING\r\n".to_vec()), Step::send("-ERR 'Authorization Violation'\r\n"), Step::Close];
     let served = super::bench::open_then((0..5).flat_map(|_| super::bench::inspected(0)).chain([Step::Hold]));
