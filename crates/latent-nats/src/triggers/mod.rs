@@ -21,9 +21,11 @@ mod fault;
 mod ingress;
 mod install;
 pub mod limits;
+mod report;
 mod rotation;
 mod run;
 mod stop;
+mod tell;
 #[cfg(test)]
 mod tests;
 mod topics;
@@ -31,9 +33,10 @@ mod trouble;
 mod visit;
 
 pub use binding::{BindingInput, TriggerBinding};
-pub use board::{BindingReport, LastStep, StepEnd, TriggerMonitor, TriggerSnapshot, TriggerState};
+pub use board::TriggerMonitor;
 pub use config::{BindingDraft, BudgetDraft, TriggerConfig, TriggerDraft};
 pub use fault::{BindingProblem, StepFault};
 pub use install::{NatsTriggers, PROFILE};
+pub use report::{BindingReport, LastStep, StepEnd, TriggerSnapshot, TriggerState};
 pub use run::{RunEnd, StepOutcome};
 pub use topics::{Delivered, Topics};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use latent_node::LocalActivationManager;
 use tokio::sync::watch;
 
-use super::board::LastStep;
 use super::install::{Installed, NatsTriggers};
+use super::report::LastStep;
 use super::rotation::{Found, pause_millis};
 use super::stop::Stop;
 use super::visit::visit;

@@ -19,11 +19,11 @@ use latent_node::delivery::{Backlog, Condemned, Confirmation, Handed, PutOff, Un
 use latent_node::{ActivationEnd, CallOrder, InboundOrder, LocalActivationManager, Reservation};
 
 use super::binding::{BindingInput, TriggerBinding};
-use super::board::{LastStep, StepEnd};
 use super::fault::StepFault;
 use super::ingress::conflicting_media_type;
 use super::install::Installed;
 use super::limits;
+use super::report::{LastStep, StepEnd};
 use super::run::StepOutcome;
 use super::stop::Stop;
 use super::topics::Delivered;
@@ -50,9 +50,9 @@ fn stored_at(message: &Delivery<'_>) -> UnixMillis {
 }
 
 /// What every part of a visit needs.
-struct Place<'a> {
-    installed: &'a Installed,
-    binding: &'a TriggerBinding,
+pub(super) struct Place<'a> {
+    pub(super) installed: &'a Installed,
+    pub(super) binding: &'a TriggerBinding,
     index: usize,
     manager: &'a Arc<LocalActivationManager>,
 }
@@ -473,40 +473,5 @@ impl Place<'_> {
             tracing::warn!(triggers = %installed.logical_id, %address, binding = %id, kind, why, left_out, "a trigger cannot get on");
         }
         StepOutcome::Reported(step)
-    }
-
-    /// Says that the broker gave a message up: somebody has to decide about it.
-    fn tell_stranded(&self, sequence: u64) {
-        let Self { installed, binding, .. } = self;
-        let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) else { return };
-        let (id, stream) = (binding.id(), binding.stream());
-        tracing::warn!(binding = %id, %stream, sequence, left_out, "message: the broker delivers it no more, and nobody settled it here");
-    }
-
-    fn tell_not_parked(&self, sequence: u64, why: &str) {
-        let Self { installed, binding, .. } = self;
-        if let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) {
-            let (id, topic) = (binding.id(), binding.dead_letter().map(tracing::field::display));
-            tracing::warn!(binding = %id, topic, sequence, why, left_out, "a message cannot be put into the dead-letter topic; it comes again");
-        }
-    }
-
-    /// Says what somebody may have to look after.
-    fn tell_settled(&self, step: LastStep) {
-        let Self { installed, binding, .. } = self;
-        let handed = step.handed.unwrap_or_default();
-        let what = match step.end {
-            StepEnd::Settled { confirmation: Confirmation::Confirmed, settlement: VisitSettlement::Acknowledge } => return,
-            StepEnd::Settled { confirmation: Confirmation::Confirmed, settlement } => match settlement {
-                VisitSettlement::RetryAfter { .. } => "its function failed; it is delivered again after its delay",
-                VisitSettlement::Terminate(latent_node::delivery::TerminationReason::Exhausted) => "its last run failed; it is terminated",
-                _ => "it can never run, or its function refused it; it is terminated",
-            },
-            StepEnd::Settled { .. } => "it is not known whether its settlement arrived; it may be delivered again",
-            _ => "it was not settled; the broker delivers it again",
-        };
-        let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) else { return };
-        let (id, stream) = (binding.id(), binding.stream());
-        tracing::warn!(binding = %id, %stream, sequence = handed.sequence, delivery = handed.delivery, left_out, "message: {what}");
     }
 }

@@ -1,34 +1,28 @@
 //! A broker, a node's half with functions by script, and triggers installed between them.
 
-use std::collections::BTreeSet;
-use std::net::SocketAddrV4;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+mod half;
+mod scripted;
 
-use latent_capabilities::{ActivationCapabilityRuntime, AuditRing, CompletionAccount, PoolSettings, ProviderPools};
-use latent_core::{
-    ActivationId, ActivationOutcome, Budget, Clock, ComponentDigest, ContractName, Epoch, FunctionName, MonoTime, ProviderId,
-    PublicationId, ServiceName, SystemClock, TenantId, TraceId, TrapCode, UnixMillis,
-};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use latent_capabilities::PoolSettings;
+use latent_core::{ProviderId, TenantId};
 use latent_nats::triggers::{
     BindingDraft, BudgetDraft, LastStep, NatsTriggers, RunEnd, StepEnd, StepFault, StepOutcome, TriggerDraft, TriggerMonitor,
     TriggerSnapshot,
 };
-use latent_nats::{EndpointDraft, NatsCredential, NatsPools, RootsDraft};
+use latent_nats::{EndpointDraft, RootsDraft};
 use latent_node::delivery::{Confirmation, VisitSettlement};
-use latent_node::{
-    BackendFuture, Catalog, Contracts, ExecutionBackend, Input, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits,
-    RouteKey, StartOrder,
-};
-use latent_secrets::{LocalSecretStore, NewSecret, SealingKey, SecretError, SecretName, TlsBinding};
+use latent_node::{LocalActivationManager, NodeLimits};
 use latent_testkit::broker::{Admin, Broker, BrokerSpec, BrokerUser, StreamSpec};
 use latent_testkit::proxy::FaultProxy;
 use latent_testkit::until_some;
-use latent_wasmtime::ActivationReport;
 use serde_json::{Value, json};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+pub(crate) use half::{Half, publication, route};
 
 pub(crate) const TENANTS: [&str; 2] = ["shop", "bank"];
 pub(crate) const STREAM: &str = "IN";
@@ -41,159 +35,6 @@ const TIMEOUT_MILLIS: u64 = 5_000;
 /// What the consumers of the tests wait for a settlement.
 const ACK_WAIT_MILLIS: u64 = 6_000;
 const CEILING: u64 = 1_024;
-
-/// A function of which every run does what its arguments say: `["ok"]`, `["fail"]`, `["refused"]`, `["trap"]`, `["timeout"]`, and `["hang"]`,
-/// which ends when the test says so or when it is stopped. What else stands in the arguments tells messages apart.
-#[derive(Default)]
-pub(crate) struct Scripted {
-    runs: Mutex<Vec<Run>>,
-    running: AtomicU64,
-    go_on: Notify,
-    at_begin: Mutex<Option<Box<dyn Fn() + Send>>>,
-}
-
-/// What one run was given.
-#[derive(Debug, Clone)]
-pub(crate) struct Run {
-    pub(crate) arguments: String,
-    pub(crate) tenant: String,
-    pub(crate) budget: Budget,
-    pub(crate) trace: TraceId,
-    pub(crate) activation: ActivationId,
-    /// What was left of its time.
-    pub(crate) left: Duration,
-}
-
-/// The system's time, with jumps that no timer sees: a process that stood still.
-#[derive(Debug)]
-pub(crate) struct JumpingClock {
-    system: SystemClock,
-    skipped_millis: AtomicU64,
-    wall_moved_millis: AtomicI64,
-}
-
-impl JumpingClock {
-    fn start() -> Self {
-        Self { system: SystemClock::start(), skipped_millis: AtomicU64::new(0), wall_moved_millis: AtomicI64::new(0) }
-    }
-
-    pub(crate) fn skip(&self, millis: u64) {
-        self.skipped_millis.fetch_add(millis, Ordering::SeqCst);
-    }
-
-    pub(crate) fn move_wall(&self, millis: i64) {
-        self.wall_moved_millis.store(millis, Ordering::SeqCst);
-    }
-}
-
-impl Clock for JumpingClock {
-    fn mono(&self) -> MonoTime {
-        self.system.mono().plus_millis(self.skipped_millis.load(Ordering::SeqCst))
-    }
-
-    fn unix(&self) -> UnixMillis {
-        UnixMillis(self.system.unix().0.saturating_add_signed(self.wall_moved_millis.load(Ordering::SeqCst)))
-    }
-}
-
-struct Store(Arc<Scripted>);
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Told apart from [`Scripted`] so that runs can share it.
-struct Backend(Arc<Scripted>);
-
-impl ExecutionBackend for Backend {
-    fn run(&self, order: Box<StartOrder>) -> BackendFuture {
-        let scripted = Arc::clone(&self.0);
-        scripted.running.fetch_add(1, Ordering::SeqCst);
-        let store = Store(Arc::clone(&scripted));
-        Box::pin(async move {
-            let _store = store;
-            let start = match order.confirm() {
-                Ok(start) => start,
-                Err(refused) => return refused.into_report(),
-            };
-            let Input::Values(arguments) = start.input else { panic!("a raw stream gives values") };
-            let text = String::from_utf8_lossy(&arguments).into_owned();
-            let spec = start.session.spec();
-            let run = Run {
-                arguments: text.clone(),
-                tenant: spec.tenant.as_str().to_owned(),
-                budget: start.budget,
-                trace: start.trace,
-                activation: spec.activation,
-                left: spec.deadline.at().since(spec.clock.mono()),
-            };
-            if let Some(act) = &*scripted.at_begin.lock().unwrap() {
-                act();
-            }
-            scripted.runs.lock().unwrap().push(run);
-            let reason = || "as the test says".to_owned();
-            let outcome = match text.split('"').nth(1).unwrap_or_default() {
-                "ok" => ActivationOutcome::Success,
-                "fail" => ActivationOutcome::DeclaredFailure,
-                "refused" => ActivationOutcome::PermissionRefused { reason: reason() },
-                "incompatible" => ActivationOutcome::IncompatibleContract { reason: reason() },
-                "trap" => ActivationOutcome::Trap { code: TrapCode::Unreachable, detail: reason() },
-                "timeout" => ActivationOutcome::Timeout,
-                "hang" => {
-                    scripted.go_on.notified().await;
-                    ActivationOutcome::Success
-                }
-                _ => ActivationOutcome::InvalidArguments { reason: reason() },
-            };
-            ActivationReport::without_guest(outcome)
-        })
-    }
-
-    fn cells_max(&self) -> Option<usize> {
-        None
-    }
-}
-
-impl Scripted {
-    /// The arguments of every run so far, in order.
-    pub(crate) fn runs(&self) -> Vec<String> {
-        self.seen().into_iter().map(|run| run.arguments).collect()
-    }
-
-    /// Everything that each run was given.
-    pub(crate) fn seen(&self) -> Vec<Run> {
-        self.runs.lock().unwrap().clone()
-    }
-
-    /// Waits until so many runs have begun.
-    pub(crate) async fn until_runs(&self, count: usize) {
-        let look = || std::future::ready((self.runs.lock().unwrap().len() >= count).then_some(()));
-        until_some("runs", look).await;
-    }
-
-    /// Waits until there is a run with these arguments.
-    pub(crate) async fn until_run(&self, arguments: &str) {
-        let look = || std::future::ready(self.runs().iter().any(|run| run == arguments).then_some(()));
-        until_some("a run", look).await;
-    }
-
-    /// Stores that exist now.
-    pub(crate) fn stores(&self) -> u64 {
-        self.running.load(Ordering::SeqCst)
-    }
-
-    /// What happens when a run begins, before anybody can see it.
-    pub(crate) fn at_begin(&self, act: impl Fn() + Send + 'static) {
-        *self.at_begin.lock().unwrap() = Some(Box::new(act));
-    }
-
-    /// Lets one run of `hang` end.
-    pub(crate) fn go_on(&self) {
-        self.go_on.notify_one();
-    }
-}
 
 /// What a bench is started with.
 pub(crate) struct Setup {
@@ -302,95 +143,6 @@ pub(crate) fn consumer_settings(binding: &BindingDraft) -> Value {
         "ack_wait": binding.ack_wait_millis.unwrap() * 1_000_000,
         "max_deliver": binding.max_deliver.unwrap(),
     })
-}
-
-/// A node's half: a manager whose one service `work` has one function `run`, for both tenants.
-pub(crate) struct Half {
-    pub(crate) manager: Arc<LocalActivationManager>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) publication: PublicationId,
-    pub(crate) scripted: Arc<Scripted>,
-    pub(crate) clock: Arc<JumpingClock>,
-    pub(crate) pools: NatsPools,
-    pub(crate) secrets: Arc<LocalSecretStore>,
-    _folder: tempfile::TempDir,
-}
-
-pub(crate) fn publication(component: &[u8]) -> NewPublication {
-    NewPublication {
-        service: ServiceName::parse("work").unwrap(),
-        tenants: TENANTS.map(tenant).into_iter().collect::<BTreeSet<_>>().into(),
-        contracts: Contracts::from([(ContractName::parse(CONTRACT).unwrap(), BTreeSet::from([FunctionName::parse("run").unwrap()]))])
-            .into(),
-        digest: ComponentDigest::of(component),
-    }
-}
-
-pub(crate) fn route(of: &str) -> RouteKey {
-    RouteKey { tenant: tenant(of), service: ServiceName::parse("work").unwrap(), route: None }
-}
-
-impl Half {
-    pub(crate) fn new(settings: PoolSettings, limits: NodeLimits) -> Self {
-        let clock = Arc::new(JumpingClock::start());
-        let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::default())));
-        let catalog = Arc::new(Catalog::default());
-        let publication = catalog.add(publication(b"one")).unwrap();
-        for of in TENANTS {
-            catalog.point_route(route(of), publication).unwrap();
-        }
-        let (scripted, next) = (Arc::new(Scripted::default()), AtomicU64::new(1));
-        let manager = LocalActivationManager::new(ManagerOptions {
-            backend: Arc::new(Backend(Arc::clone(&scripted))),
-            catalog: Arc::clone(&catalog),
-            capabilities: Arc::clone(&capabilities),
-            clock: Arc::clone(&clock) as _,
-            ids: Arc::new(move || u128::from(next.fetch_add(1, Ordering::Relaxed)).to_be_bytes()),
-            limits,
-            runtime: tokio::runtime::Handle::current(),
-        });
-        let pools = ProviderPools::new(settings, Arc::clone(&clock) as Arc<dyn Clock>);
-        let pools = NatsPools { capabilities, pools, clock: Arc::clone(&clock) as _ };
-        let folder = tempfile::tempdir().unwrap();
-        let secrets = store(folder.path());
-        Self { manager: manager.unwrap(), catalog, publication, scripted, clock, pools, secrets, _folder: folder }
-    }
-
-    /// Installs a configuration, each tenant with its own credential.
-    pub(crate) fn install(&self, draft: &TriggerDraft, epoch: u64, expected: Option<u64>) -> (NatsTriggers, TriggerMonitor) {
-        let config = draft.clone().check().unwrap();
-        let (address, server_name) = (config.peer().address(), config.peer().server_name().to_owned());
-        let credentials = config.tenants().iter().map(|tenant| {
-            self.put_secret(tenant.as_str(), address, &server_name, &password(tenant.as_str()));
-            self.credential(tenant.as_str(), address, &server_name)
-        });
-        let credentials = credentials.collect();
-        NatsTriggers::install(&self.pools, provider(), Epoch(epoch), expected.map(Epoch), config, credentials).unwrap()
-    }
-
-    pub(crate) fn put_secret(&self, tenant_name: &str, address: SocketAddrV4, server_name: &str, value: &str) {
-        let name = SecretName::parse(tenant_name).unwrap();
-        let binding = tls_binding(tenant_name, address, server_name);
-        let put = self.secrets.put(NewSecret::tls(&name, &binding, value.as_bytes(), None), self.clock.unix());
-        // Another installation of the same tenant has it already.
-        assert!(matches!(put, Ok(_) | Err(SecretError::Exists { .. })), "{put:?}");
-    }
-
-    pub(crate) fn credential(&self, tenant_name: &str, address: SocketAddrV4, server_name: &str) -> NatsCredential {
-        let (name, binding) = (SecretName::parse(tenant_name).unwrap(), tls_binding(tenant_name, address, server_name));
-        let handle = self.secrets.bind_tls_credential(&name, &binding, self.clock.unix()).unwrap();
-        NatsCredential::password(tenant(tenant_name), tenant_name, handle)
-    }
-}
-
-fn store(folder: &std::path::Path) -> Arc<LocalSecretStore> {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).unwrap();
-    Arc::new(LocalSecretStore::open(folder, SealingKey::from_bytes(&[7; 32])).unwrap())
-}
-
-fn tls_binding(tenant_name: &str, address: SocketAddrV4, server_name: &str) -> TlsBinding {
-    TlsBinding { tenant: tenant(tenant_name), provider: provider(), server_name: server_name.to_owned(), port: address.port() }
 }
 
 /// Everything together.

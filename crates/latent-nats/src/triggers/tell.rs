@@ -1,0 +1,45 @@
+//! What a visit says in the log: what somebody may have to look after, at a bounded rate, in words of this side.
+
+use latent_node::delivery::{Confirmation, TerminationReason, VisitSettlement};
+
+use super::limits;
+use super::report::{LastStep, StepEnd};
+use super::visit::Place;
+
+impl Place<'_> {
+    /// Says that the broker gave a message up: somebody has to decide about it.
+    pub(super) fn tell_stranded(&self, sequence: u64) {
+        let Self { installed, binding, .. } = self;
+        let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) else { return };
+        let (id, stream) = (binding.id(), binding.stream());
+        tracing::warn!(binding = %id, %stream, sequence, left_out, "message: the broker delivers it no more, and nobody settled it here");
+    }
+
+    /// Says that a message stays because its dead letter cannot be put anywhere.
+    pub(super) fn tell_not_parked(&self, sequence: u64, why: &str) {
+        let Self { installed, binding, .. } = self;
+        if let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) {
+            let (id, topic) = (binding.id(), binding.dead_letter().map(tracing::field::display));
+            tracing::warn!(binding = %id, topic, sequence, why, left_out, "a message cannot be put into the dead-letter topic; it comes again");
+        }
+    }
+
+    /// Says what somebody may have to look after.
+    pub(super) fn tell_settled(&self, step: LastStep) {
+        let Self { installed, binding, .. } = self;
+        let handed = step.handed.unwrap_or_default();
+        let what = match step.end {
+            StepEnd::Settled { confirmation: Confirmation::Confirmed, settlement: VisitSettlement::Acknowledge } => return,
+            StepEnd::Settled { confirmation: Confirmation::Confirmed, settlement } => match settlement {
+                VisitSettlement::RetryAfter { .. } => "its function failed; it is delivered again after its delay",
+                VisitSettlement::Terminate(TerminationReason::Exhausted) => "its last run failed; it is terminated",
+                _ => "it can never run, or its function refused it; it is terminated",
+            },
+            StepEnd::Settled { .. } => "it is not known whether its settlement arrived; it may be delivered again",
+            _ => "it was not settled; the broker delivers it again",
+        };
+        let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) else { return };
+        let (id, stream) = (binding.id(), binding.stream());
+        tracing::warn!(binding = %id, %stream, sequence = handed.sequence, delivery = handed.delivery, left_out, "message: {what}");
+    }
+}
