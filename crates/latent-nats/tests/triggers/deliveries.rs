@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use latent_core::RouteGeneration;
-use latent_nats::triggers::{RunEnd, StepEnd, StepOutcome};
+use latent_nats::triggers::{RunEnd, StepEnd, StepFault, StepOutcome};
 use latent_node::delivery::{Confirmation, Handed, TerminationReason, VisitSettlement};
 use latent_testkit::require_broker;
 
@@ -188,4 +188,22 @@ async fn triggers_that_were_replaced_finish_what_runs_and_end() {
     assert_eq!((step.end, step.epoch.0), (ACKNOWLEDGED, 2));
     assert_eq!((bench.monitor.snapshot().acknowledged, first.snapshot().acknowledged), (1, 1));
     assert_eq!(bench.half.scripted.runs().len(), 2);
+}
+
+/// T-024, T-025, D-10: the largest message there may be, with the largest headers, is brought by a pull and handled; one byte of headers more
+/// is refused and told.
+#[tokio::test]
+async fn the_largest_message_with_the_largest_headers_is_handled() {
+    require_broker!();
+    let setup = Setup { change: |binding| binding.payload_ceiling_bytes = Some(32_768), ..Setup::default() };
+    let mut bench = Bench::start(setup).await;
+    let payload = format!(r#"["ok","{}"]"#, "x".repeat(32_768 - r#"["ok",""]"#.len()));
+    let around = "NATS/1.0\r\nA: \r\n\r\n".len();
+    for (headers, fits) in [(8_192, true), (8_193, false)] {
+        bench.publish_with("one", &[("A", &"v".repeat(headers - around))], &payload).await;
+        let step = bench.step_until_reported().await;
+        let oversized = StepEnd::Failed(StepFault::Protocol(latent_nats_proto::Evidence::OversizedReply));
+        assert_eq!(step.end, if fits { ACKNOWLEDGED } else { oversized }, "{headers}");
+    }
+    assert_eq!((bench.half.scripted.runs().len(), bench.backlog("one").await), (1, (0, 1)));
 }
