@@ -128,13 +128,36 @@ const FIXED: &[(&str, &str)] = &[
     ("deliver_subject", ANEW),
     ("deliver_group", ANEW),
     ("flow_control", ANEW),
+    ("max_waiting", ANEW),
     ("filter_subject", "messages of the other subject that were not delivered yet would be passed over; make a consumer of another name"),
     ("filter_subjects", "messages of the other subjects that were not delivered yet would be passed over; make a consumer of another name"),
 ];
+const FEWER: &str =
+    "messages that were delivered as often already would never come again, and some are unsettled; wait until none is, then do this again";
 const ANEW: &str = "the broker cannot change it; delete the consumer, with its position, or make one of another name";
 
+/// What the broker has.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct FoundDurable {
+    /// Its settings, in the broker's own form.
+    pub config: Map<String, Value>,
+    /// Messages that were delivered and not settled.
+    #[serde(default)]
+    pub num_ack_pending: u64,
+}
+
+impl FoundDurable {
+    /// Why a setting of it is not changed; `None`: it can be.
+    fn refusal(&self, field: &str, to: &Value) -> Option<&'static str> {
+        let most = |value: Option<&Value>| value.and_then(Value::as_u64).unwrap_or(u64::MAX);
+        let is_fewer = field == "max_deliver" && most(Some(to)) < most(self.config.get(field));
+        let fixed = FIXED.iter().find(|(fixed, _)| *fixed == field).map(|(_, why)| *why);
+        fixed.or((is_fewer && self.num_ack_pending > 0).then_some(FEWER))
+    }
+}
+
 /// Compares one with what the broker has. Pure.
-pub fn compare_durable(wanted: &Durable, found: Option<&Map<String, Value>>) -> DurablePlan {
+pub fn compare_durable(wanted: &Durable, found: Option<&FoundDurable>) -> DurablePlan {
     let plan = |action, differences| DurablePlan {
         stream: wanted.stream.clone(),
         consumer: wanted.consumer.clone(),
@@ -143,13 +166,13 @@ pub fn compare_durable(wanted: &Durable, found: Option<&Map<String, Value>>) -> 
         stream_missing: false,
     };
     let Some(found) = found else { return plan(DurableAction::Create, Vec::new()) };
-    let is = |field: &str| found.get(field).cloned().unwrap_or(Value::Null);
+    let is = |field: &str| found.config.get(field).cloned().unwrap_or(Value::Null);
     let needed = wanted.settings.iter().filter(|(field, to)| is(field) != **to).map(|(field, to)| (field.as_str(), is(field), to.clone()));
     let unwanted = wanted.absent.iter().map(|field| (*field, is(field), Value::Null)).filter(|(_, from, _)| is_set(from));
     let differences: Vec<_> = needed
         .chain(unwanted)
         .map(|(field, from, to)| {
-            let refused = FIXED.iter().find(|(fixed, _)| *fixed == field).map(|(_, why)| *why);
+            let refused = found.refusal(field, &to);
             DurableDifference { field: field.to_owned(), from, to, refused }
         })
         .collect();
@@ -169,11 +192,6 @@ fn is_set(value: &Value) -> bool {
         Value::Array(list) => !list.is_empty(),
         Value::Bool(true) | Value::Object(_) => true,
     }
-}
-
-#[derive(Deserialize)]
-struct Info {
-    config: Map<String, Value>,
 }
 
 /// What would be done about each. Looks and changes nothing.
@@ -214,7 +232,7 @@ pub fn apply_durables(options: NatsOptions, wanted: Vec<Durable>) -> Result<(), 
                 DurableAction::Create => write(&api, durable, durable.settings.clone(), "create").await?,
                 DurableAction::Update => {
                     // Settings that are nobody's business here stay as they are.
-                    let mut settings = found.unwrap_or_default();
+                    let mut settings = found.map(|found| found.config).unwrap_or_default();
                     durable.absent.iter().for_each(|field| _ = settings.remove(*field));
                     settings.extend(durable.settings.clone());
                     write(&api, durable, settings, "update").await?;
@@ -227,10 +245,10 @@ pub fn apply_durables(options: NatsOptions, wanted: Vec<Durable>) -> Result<(), 
     applied.wait().map_err(|fault| of_fault(fault, "making consumers"))?
 }
 
-async fn look(api: &Api, durable: &Durable) -> Result<(DurablePlan, Option<Map<String, Value>>), BusError> {
+async fn look(api: &Api, durable: &Durable) -> Result<(DurablePlan, Option<FoundDurable>), BusError> {
     let Durable { stream, consumer, .. } = durable;
-    match api.read::<Info>(&format!("CONSUMER.INFO.{stream}.{consumer}"), &Value::Null).await {
-        Ok(info) => Ok((compare_durable(durable, Some(&info.config)), Some(info.config))),
+    match api.read::<FoundDurable>(&format!("CONSUMER.INFO.{stream}.{consumer}"), &Value::Null).await {
+        Ok(found) => Ok((compare_durable(durable, Some(&found)), Some(found))),
         Err(fault) if fault.is(CONSUMER_NOT_FOUND) => Ok((compare_durable(durable, None), None)),
         Err(fault) if fault.is(STREAM_NOT_FOUND) => {
             let plan = compare_durable(durable, None);
@@ -245,7 +263,7 @@ async fn write(api: &Api, durable: &Durable, settings: Map<String, Value>, actio
     let Durable { stream, consumer, .. } = durable;
     let filter = settings.get("filter_subject").and_then(Value::as_str).unwrap_or_default().to_owned();
     let request = json!({ "stream_name": stream, "config": settings, "action": action });
-    let written = api.ask::<Info>(&format!("CONSUMER.CREATE.{stream}.{consumer}.{filter}"), &request).await;
+    let written = api.ask::<FoundDurable>(&format!("CONSUMER.CREATE.{stream}.{consumer}.{filter}"), &request).await;
     match written {
         Ok(_) => {}
         Err(fault @ ApiFault::Refused { .. }) => return Err(fault.into()),
@@ -269,7 +287,7 @@ mod tests {
     use super::*;
 
     fn durable() -> Durable {
-        let settings = json!({ "durable_name": "c", "filter_subject": "in.a", "ack_policy": "explicit", "max_deliver": 5, "ack_wait": 9 });
+        let settings = json!({ "durable_name": "c", "filter_subject": "in.a", "ack_policy": "explicit", "max_deliver": 5, "ack_wait": 9, "max_waiting": 8 });
         Durable {
             stream: "IN".to_owned(),
             consumer: "c".to_owned(),
@@ -279,10 +297,29 @@ mod tests {
     }
 
     fn compared(change: &Value) -> DurablePlan {
-        let mut found = durable().settings;
-        found.insert("num_replicas".to_owned(), json!(1));
-        found.extend(change.as_object().cloned().unwrap_or_default());
-        compare_durable(&durable(), Some(&found))
+        with_unsettled(0, change)
+    }
+
+    fn with_unsettled(num_ack_pending: u64, change: &Value) -> DurablePlan {
+        let mut config = durable().settings;
+        config.insert("num_replicas".to_owned(), json!(1));
+        config.extend(change.as_object().cloned().unwrap_or_default());
+        compare_durable(&durable(), Some(&FoundDurable { config, num_ack_pending }))
+    }
+
+    /// A message that was delivered as often as it may be from now on would never come again.
+    #[test]
+    fn fewer_deliveries_wait_until_nothing_is_unsettled() {
+        for (from, unsettled, action) in [
+            (json!(7), 0, DurableAction::Update),
+            (json!(7), 1, DurableAction::Refuse),
+            (json!(-1), 1, DurableAction::Refuse),
+            (json!(4), 1, DurableAction::Update),
+        ] {
+            assert_eq!(with_unsettled(unsettled, &json!({ "max_deliver": from })).action, action, "{from} {unsettled}");
+        }
+        let refusals = with_unsettled(1, &json!({ "max_deliver": 7 })).refusals();
+        assert!(refusals[0].contains("max_deliver is 7 and must be 5: messages that were delivered as often already"), "{refusals:?}");
     }
 
     #[test]
@@ -304,6 +341,7 @@ mod tests {
     fn what_would_lose_something_is_refused_with_both_sides() {
         let cases = [
             (json!({ "filter_subject": "in.b" }), "filter_subject is in.b and must be in.a"),
+            (json!({ "max_waiting": 512 }), "max_waiting is 512 and must be 8"),
             (json!({ "ack_policy": "none" }), "ack_policy is none and must be explicit"),
             (json!({ "deliver_subject": "push.here" }), "deliver_subject is push.here and must be absent"),
         ];

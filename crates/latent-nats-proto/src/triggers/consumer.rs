@@ -50,6 +50,8 @@ pub struct ConsumerState {
     pub waiting: u64,
     /// Sequence in the stream of the last message that was delivered.
     pub delivered_stream_sequence: u64,
+    /// How many deliveries there were, which the broker numbers without gaps.
+    pub delivered_consumer_sequence: u64,
     /// Sequence in the stream up to which everything is settled.
     pub ack_floor_stream_sequence: u64,
 }

@@ -259,6 +259,7 @@ fn a_consumer_is_what_the_profile_needs_in_every_field() {
         redelivered: 0,
         waiting: 0,
         delivered_stream_sequence: 22,
+        delivered_consumer_sequence: 3,
         ack_floor_stream_sequence: 21,
     };
     assert_eq!(inspect(&info()), InspectEnd { result: Ok(state), connection: Connection::Keep });

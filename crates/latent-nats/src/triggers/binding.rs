@@ -143,6 +143,9 @@ impl TriggerBinding {
         let trigger = draft.trigger.as_deref().map(|trigger| parsed("trigger", BindingId::parse(trigger))).transpose()?;
         let dead_letter = draft.dead_letter.as_deref().map(|topic| parsed("deadLetter", TopicName::parse(topic))).transpose()?;
         let input = input_of(draft)?;
+        if let (Some(_), BindingInput::Values, Err(error)) = (&dead_letter, &input, TopicName::parse(stream.as_str())) {
+            return Err(BindingProblem::DeadLetterOf { stream, error: Box::new(error) });
+        }
         let number = |value: Option<u64>, field, limit: &latent_core::Limit, advice| {
             let value = value.ok_or(BindingProblem::Missing { field, advice })?;
             limit.check(value).map_err(|error| BindingProblem::Limit { field, error })

@@ -3,22 +3,35 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use latent_core::{Epoch, UnixMillis, Verdict};
-use latent_node::delivery::{Backlog, Condemned, Confirmation, Known, PutOff, TerminationReason, VisitSettlement};
+use latent_core::{Epoch, MonoTime, UnixMillis, Verdict};
+use latent_node::delivery::{
+    Backlog, Condemned, Confirmation, Handed, Known, PutOff, TerminationReason, Unsettled, VisitSettlement, Waiting,
+};
 
 use super::fault::StepFault;
 use super::install::Installed;
 use super::report::{BindingReport, LastStep, StepEnd, TriggerSnapshot, TriggerState};
 
+/// A message that is only left to be parked.
+#[derive(Debug, Clone)]
+pub(crate) struct Sentence {
+    pub(crate) condemned: Condemned,
+    /// With its place, what tells the message from one of a stream that was made anew.
+    pub(crate) stored_unix_nanos: u64,
+    pub(crate) verdict: Verdict,
+}
+
 /// What one binding keeps.
 #[derive(Debug, Clone, Default)]
 struct Mark {
-    backlog: Backlog,
+    /// What the broker said last; `None` before it said anything.
+    asked: Option<Backlog>,
+    waiting: Option<Waiting>,
     put_off: Option<PutOff>,
     next_attempt_at: Option<UnixMillis>,
     is_delayed: bool,
     is_running: bool,
-    condemned: Option<(Condemned, Verdict)>,
+    sentence: Option<Sentence>,
     dead_lettered: u64,
     settled: u64,
     terminated: u64,
@@ -26,7 +39,8 @@ struct Mark {
     last_outcome: Option<&'static str>,
     last_delivery_at: Option<UnixMillis>,
     problem: Option<(StepFault, Arc<str>)>,
-    /// The message that the broker was last seen to have given up.
+    /// Messages that the broker was seen to have given up, and the last of them.
+    stranded: u64,
     stranded_at: Option<u64>,
 }
 
@@ -77,27 +91,41 @@ impl Board {
         let mut known = Known::default();
         self.with(binding, |counts, mark| {
             add(&mut counts.visits);
-            known = Known { put_off: mark.put_off, condemned: mark.condemned.as_ref().map(|(condemned, _)| *condemned) };
+            known = Known { put_off: mark.put_off, condemned: mark.sentence.as_ref().map(|known| known.condemned) };
         });
         known
     }
 
-    /// True when the broker is seen to have given up a message, for the first time.
-    pub(crate) fn inspected(&self, binding: usize, backlog: Backlog) -> bool {
+    /// The broker answered. True when it is seen to have given up a message, for the first time.
+    pub(crate) fn inspected(&self, binding: usize, backlog: Backlog, now: MonoTime) -> bool {
         self.with(binding, |counts, mark| {
             add(&mut counts.inspections);
-            mark.backlog = backlog;
+            mark.asked = Some(backlog);
+            mark.waiting = Waiting::after(mark.waiting, &backlog, now);
         });
         backlog.is_stranded() && self.stranded(binding, backlog.delivered_up_to)
     }
 
+    /// In the place of what was unsettled the broker handed out this. The sequence of the message that it gave up, if that is certain and
+    /// news: when it was asked, at `asked_at`, nobody could settle its last delivery any more.
+    pub(crate) fn passed_over(&self, binding: usize, handed: Handed, operation_timeout_millis: u64, asked_at: MonoTime) -> Option<u64> {
+        let given_up = {
+            let marks = self.lock();
+            let mark = marks.bindings.get(binding)?;
+            let is_certain = mark.waiting.is_some_and(|waiting| waiting.is_over(operation_timeout_millis, asked_at));
+            mark.asked.filter(|asked| is_certain && asked.is_passed_over_by(handed))?.delivered_up_to
+        };
+        self.stranded(binding, given_up).then_some(given_up)
+    }
+
     /// The broker gave this message up. True when that is news.
-    pub(crate) fn stranded(&self, binding: usize, sequence: u64) -> bool {
+    fn stranded(&self, binding: usize, sequence: u64) -> bool {
         let mut is_news = false;
         self.with(binding, |counts, mark| {
             is_news = mark.stranded_at != Some(sequence);
             if is_news {
                 add(&mut counts.stranded);
+                add(&mut mark.stranded);
                 mark.stranded_at = Some(sequence);
             }
         });
@@ -135,7 +163,7 @@ impl Board {
             mark.is_delayed = is_delayed;
             // A message that cannot be taken is still there while the broker waits for it.
             let is_of_message = mark.problem.as_ref().is_some_and(|(fault, _)| fault.is_of_message());
-            if !is_of_message || mark.backlog.unacknowledged == 0 {
+            if !is_of_message || mark.backlog().unacknowledged == 0 {
                 mark.problem = None;
             }
             if !is_delayed {
@@ -145,15 +173,20 @@ impl Board {
     }
 
     /// The verdict on a message that is only left to be parked.
-    pub(crate) fn verdict(&self, binding: usize, sequence: u64) -> Option<Verdict> {
+    pub(crate) fn verdict(&self, binding: usize, sequence: u64, stored_unix_nanos: u64) -> Option<Verdict> {
         let marks = self.lock();
-        let (condemned, verdict) = marks.bindings.get(binding)?.condemned.as_ref()?;
-        (condemned.sequence == sequence).then(|| verdict.clone())
+        let known = marks.bindings.get(binding)?.sentence.as_ref()?;
+        (known.condemned.sequence == sequence && known.stored_unix_nanos == stored_unix_nanos).then(|| known.verdict.clone())
     }
 
     /// A message is only left to be parked; nothing else is until it was.
-    pub(crate) fn condemn(&self, binding: usize, condemned: Condemned, verdict: Verdict) {
-        self.with(binding, |_, mark| mark.condemned = Some((condemned, verdict)));
+    pub(crate) fn condemn(&self, binding: usize, sentence: Sentence) {
+        self.with(binding, |_, mark| mark.sentence = Some(sentence));
+    }
+
+    /// A message cannot be put into the dead-letter topic, and stays.
+    pub(crate) fn not_parked(&self, binding: usize, why: &str) {
+        self.with(binding, |_, mark| mark.problem = Some((StepFault::NotParked, why.into())));
     }
 
     /// A message is in the dead-letter topic.
@@ -182,11 +215,15 @@ impl Board {
         });
         let Some(mark) = bindings.get_mut(step.binding) else { return };
         mark.count(step.end);
-        let is_of = |(condemned, _): &(Condemned, Verdict)| step.handed.is_some_and(|handed| handed.sequence == condemned.sequence);
-        if matches!(step.end, StepEnd::Settled { .. }) && mark.condemned.as_ref().is_some_and(is_of) {
-            mark.condemned = None;
+        let is_of = |known: &Sentence| step.handed.is_some_and(|handed| handed.sequence == known.condemned.sequence);
+        if matches!(step.end, StepEnd::Settled { .. }) && mark.sentence.as_ref().is_some_and(is_of) {
+            mark.sentence = None;
         }
-        (mark.is_running, mark.problem, mark.is_delayed) = (false, None, put_off.is_some());
+        // Why it could not be parked was told when that failed.
+        if !matches!(step.end, StepEnd::Unsettled(Unsettled::NotParked(_))) {
+            mark.problem = None;
+        }
+        (mark.is_running, mark.is_delayed) = (false, put_off.is_some());
         (mark.put_off, mark.next_attempt_at) = put_off.map_or((None, None), |(off, at)| (Some(off), Some(at)));
     }
 
@@ -226,7 +263,7 @@ impl Board {
     }
 
     fn state(mark: &Mark, driven: bool) -> TriggerState {
-        match (&mark.problem, mark.backlog) {
+        match (&mark.problem, mark.backlog()) {
             _ if mark.is_running => TriggerState::Busy,
             _ if !driven => TriggerState::Stopped,
             (Some((fault, _)), _) if fault.is_load() => TriggerState::Saturated,
@@ -240,6 +277,10 @@ impl Board {
 }
 
 impl Mark {
+    fn backlog(&self) -> Backlog {
+        self.asked.unwrap_or_default()
+    }
+
     fn count(&mut self, end: StepEnd) {
         let StepEnd::Settled { settlement, confirmation: Confirmation::Confirmed } = end else { return };
         match settlement {
@@ -301,8 +342,8 @@ impl TriggerMonitor {
         let reports = self.0.config.bindings().iter().zip(&marks.bindings).map(|(binding, mark)| BindingReport {
             id: binding.id().clone(),
             state: Board::state(mark, marks.driven),
-            pending: mark.backlog.pending,
-            unacknowledged: mark.backlog.unacknowledged,
+            pending: mark.asked.map(|asked| asked.pending),
+            unacknowledged: mark.asked.map(|asked| asked.unacknowledged),
             delayed: mark.is_delayed,
             settled: mark.settled,
             terminated: mark.terminated,
@@ -311,6 +352,7 @@ impl TriggerMonitor {
             last_outcome: mark.last_outcome,
             last_delivery_at: mark.last_delivery_at,
             next_attempt_at: mark.next_attempt_at,
+            stranded: mark.stranded,
             stranded_at: mark.stranded_at,
             problem: mark.problem.clone(),
         });

@@ -34,6 +34,15 @@ pub enum BindingProblem {
         #[source]
         error: LimitError,
     },
+    /// A dead letter tells its stream as a topic, and this name cannot be one.
+    #[error("stream {stream} has no name that a dead letter can tell: {error}; rename it, or do without deadLetter")]
+    DeadLetterOf {
+        /// The stream.
+        stream: StreamName,
+        /// What a topic's name must be.
+        #[source]
+        error: Box<CoreError>,
+    },
     /// More or fewer deliveries than the runs need (25-joins, attempts).
     #[error(
         "maxDeliver is {max_deliver} and maxDeliveries {max_deliveries}: {}",
@@ -139,6 +148,8 @@ pub enum StepFault {
     DeadlineExceeded,
     /// A message was handed out more often than the consumer's limit (D-12).
     DeliveredTooOften,
+    /// A message cannot be put into the dead-letter topic, and is not terminated (D-22).
+    NotParked,
 }
 
 impl StepFault {
@@ -162,12 +173,13 @@ impl StepFault {
             Self::Protocol(_) => "protocol",
             Self::DeadlineExceeded => "deadline-exceeded",
             Self::DeliveredTooOften => "delivered-too-often",
+            Self::NotParked => "not-parked",
         }
     }
 
     /// Whether it is about the message at the head, which stays there until somebody removes it or the broker gives it up.
     pub(super) const fn is_of_message(self) -> bool {
-        matches!(self, Self::Protocol(Evidence::OversizedReply | Evidence::ForeignReply) | Self::DeliveredTooOften)
+        matches!(self, Self::Protocol(Evidence::OversizedReply | Evidence::ForeignReply) | Self::DeliveredTooOften | Self::NotParked)
     }
 
     /// Whether dials wait after it.
@@ -185,7 +197,8 @@ const fn status_kind(status: PullStatus) -> &'static str {
     match status {
         PullStatus::LeadershipChange => "leadership-change",
         PullStatus::ServerShutdown => "server-shutdown",
-        PullStatus::ConsumerDeleted | PullStatus::NoResponders => "consumer-missing",
+        PullStatus::ConsumerDeleted => "consumer-missing",
+        PullStatus::NoResponders => "no-responders",
         PullStatus::PushBased => "push-based",
         PullStatus::RequestTooLarge => "request-too-large",
         PullStatus::MessageTooLarge => "message-too-large",

@@ -99,10 +99,10 @@ pub struct BindingReport {
     pub id: BindingId,
     /// How it stands.
     pub state: TriggerState,
-    /// Messages never delivered, as the broker said last.
-    pub pending: u64,
-    /// Messages delivered and not settled, as the broker said last.
-    pub unacknowledged: u64,
+    /// Messages never delivered, as the broker said last; `None` before it said anything.
+    pub pending: Option<u64>,
+    /// Messages delivered and not settled, as the broker said last; `None` before it said anything.
+    pub unacknowledged: Option<u64>,
     /// Whether its one message waits for its delay.
     pub delayed: bool,
     /// Messages acknowledged or terminated, confirmed.
@@ -119,6 +119,8 @@ pub struct BindingReport {
     pub last_delivery_at: Option<UnixMillis>,
     /// When the delayed message is due.
     pub next_attempt_at: Option<UnixMillis>,
+    /// Messages that the broker was seen to have given up.
+    pub stranded: u64,
     /// The sequence of the last message that the broker was seen to have given up (T-052).
     pub stranded_at: Option<u64>,
     /// Why it cannot get on, in words of this side.

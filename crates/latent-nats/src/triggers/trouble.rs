@@ -105,12 +105,15 @@ pub(super) fn of_pull(error: PullError) -> Trouble {
     of_evidence(error.evidence)
 }
 
+const NOBODY: &str = "nobody answers for the stream; is JetStream there, and has it a leader?";
+
 pub(super) fn of_status(status: PullStatus) -> Trouble {
     let why = match status {
         PullStatus::MessageTooLarge => {
             "the next message is larger than the payload ceiling and 9,216 bytes; remove it from the stream, or raise the ceiling"
         }
-        PullStatus::ConsumerDeleted | PullStatus::NoResponders => "the consumer was deleted",
+        PullStatus::ConsumerDeleted => "the consumer was deleted",
+        PullStatus::NoResponders => NOBODY,
         PullStatus::PushBased => "the consumer pushes; a trigger needs one that is pulled from",
         PullStatus::LeadershipChange => "the consumer has another leader",
         PullStatus::ServerShutdown => "the server stops",
@@ -130,9 +133,7 @@ fn of_evidence(evidence: Evidence) -> Trouble {
         }
         Evidence::AuthenticationFailed => (StepFault::AuthenticationRefused, "the broker does not take the credential any more"),
         Evidence::Deadline { .. } => (StepFault::DeadlineExceeded, "the broker did not answer before the deadline"),
-        Evidence::NoResponders => {
-            (StepFault::Protocol(evidence), "nobody answers for the stream; is JetStream there, and has it a leader?")
-        }
+        Evidence::NoResponders => (StepFault::Protocol(evidence), NOBODY),
         Evidence::ConnectionLost { .. } => (StepFault::Protocol(evidence), "the connection was lost"),
         Evidence::OversizedReply => {
             (StepFault::Protocol(evidence), "a message is above its ceiling; remove it from the stream, or raise the ceiling")

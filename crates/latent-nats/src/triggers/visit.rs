@@ -19,6 +19,7 @@ use latent_node::delivery::{Backlog, Condemned, Confirmation, Handed, PutOff, Un
 use latent_node::{ActivationEnd, CallOrder, InboundOrder, LocalActivationManager, Reservation};
 
 use super::binding::{BindingInput, TriggerBinding};
+use super::board::Sentence;
 use super::fault::StepFault;
 use super::ingress::conflicting_media_type;
 use super::install::Installed;
@@ -112,15 +113,14 @@ impl Place<'_> {
     ) -> StepOutcome {
         let Self { installed, index, .. } = self;
         let clock = &*installed.client.clock;
-        let mut asked = Backlog::default();
+        let asked_at = clock.mono();
         match stop.race(self.inspect(&mut lease, timer)).await {
             None => machine.stop(),
             Some(Err(trouble)) => return self.failed_and_parked(lease, &reservation, trouble),
             Some(Ok(backlog)) => {
-                if installed.board.inspected(*index, backlog) {
+                if installed.board.inspected(*index, backlog, clock.mono()) {
                     self.tell_stranded(backlog.delivered_up_to);
                 }
-                asked = backlog;
                 machine.inspected(clock.mono(), Some(backlog));
             }
         }
@@ -133,11 +133,12 @@ impl Place<'_> {
                 None => machine.stop(),
                 Some(Err(trouble)) => return self.failed_and_parked(lease, &reservation, trouble),
                 Some(Ok(handed)) => {
-                    if handed.is_some_and(|handed| asked.is_passed_over_by(handed))
-                        && installed.board.stranded(*index, asked.delivered_up_to)
-                    {
-                        self.tell_stranded(asked.delivered_up_to);
+                    let timeout = self.binding.policy().operation_timeout_millis;
+                    let passed_over = |handed| installed.board.passed_over(*index, handed, timeout, asked_at);
+                    if let Some(sequence) = handed.and_then(passed_over) {
+                        self.tell_stranded(sequence);
                     }
+                    self.forget_another(machine, &mut lease);
                     machine.pulled(Ok(handed));
                 }
             }
@@ -182,6 +183,7 @@ impl Place<'_> {
             pending: state.pending,
             unacknowledged: state.ack_pending,
             delivered_up_to: state.delivered_stream_sequence,
+            deliveries: state.delivered_consumer_sequence,
             settled_up_to: state.ack_floor_stream_sequence,
         })
     }
@@ -208,6 +210,15 @@ impl Place<'_> {
             Ok(Pulled::Status(status)) if status.is_quiet() => Ok(None),
             Ok(Pulled::Status(status)) => Err(of_status(status)),
             Err(error) => Err(of_pull(error)),
+        }
+    }
+
+    /// A stream that was made anew has other messages at the same places.
+    fn forget_another(&self, machine: &mut Visit, lease: &mut Lease<Connection>) {
+        let Some(message) = lease.connection().and_then(Connection::delivery) else { return };
+        let AckNumbers { stream_sequence, stored_unix_nanos, .. } = message.numbers;
+        if self.installed.board.verdict(self.index, stream_sequence, stored_unix_nanos).is_none() {
+            machine.forget_condemned();
         }
     }
 
@@ -321,17 +332,20 @@ impl Place<'_> {
         let Some((topics, message)) = installed.topics.as_ref().zip(lease.connection().and_then(Connection::delivery)) else {
             return machine.parked(installed.client.clock.mono(), false);
         };
+        let stored_unix_nanos = message.numbers.stored_unix_nanos;
         let message = self.delivered(&message);
         let Handed { sequence, delivery } = message.handed;
         let runs = u32::try_from(delivery).unwrap_or(u32::MAX).min(self.binding.policy().deliveries_max);
-        let verdict = installed.board.verdict(*index, sequence);
+        let verdict = installed.board.verdict(*index, sequence, stored_unix_nanos);
         let verdict = verdict.unwrap_or_else(|| Verdict::new(reason, runs, last.ran, &last.detail));
-        installed.board.condemn(*index, Condemned { sequence, reason }, verdict.clone());
+        let condemned = Condemned { sequence, reason };
+        installed.board.condemn(*index, Sentence { condemned, stored_unix_nanos, verdict: verdict.clone() });
         let parking = topics.park(message, verdict);
         let parked = stop.race(timer.race(parking)).await.flatten();
         if matches!(parked, Some(Ok(()))) {
             installed.board.parked(*index);
         } else if let Some(Err(why)) = &parked {
+            installed.board.not_parked(*index, why);
             self.tell_not_parked(sequence, why);
         }
         machine.parked(installed.client.clock.mono(), matches!(parked, Some(Ok(()))));

@@ -25,5 +25,5 @@ pub use source::{
     Head, HeadContent, KeyId, Listing, Postponement, Remembered, Settlement, Source, SourceError, TerminationReason, origin_of,
 };
 pub use visit::{
-    Backlog, Condemned, Confirmation, Handed, Known, PutOff, Unsettled, Visit, VisitEnd, VisitNext, VisitPolicy, VisitSettlement,
+    Backlog, Condemned, Confirmation, Handed, Known, PutOff, Unsettled, Visit, VisitEnd, VisitNext, VisitPolicy, VisitSettlement, Waiting,
 };

@@ -47,6 +47,8 @@ pub struct Backlog {
     pub unacknowledged: u64,
     /// The last event that was handed out.
     pub delivered_up_to: u64,
+    /// How often anything was handed out.
+    pub deliveries: u64,
     /// Everything up to this is settled.
     pub settled_up_to: u64,
 }
@@ -58,7 +60,8 @@ impl Backlog {
     }
 
     /// Whether the source handed out a later event in the place of the one that was unsettled when it was asked, of which it allows one.
-    /// It gave that one up, unless somebody else settled it in between; once the later one is settled, nothing at the source tells of it.
+    /// It gave that one up, unless somebody else settled it in between (see [`Waiting`]); once the later one is settled, nothing at the
+    /// source tells of it.
     pub const fn is_passed_over_by(&self, handed: Handed) -> bool {
         self.unacknowledged > 0 && handed.sequence > self.delivered_up_to
     }
@@ -71,6 +74,30 @@ pub struct Handed {
     pub sequence: u64,
     /// Which delivery this is, from 1.
     pub delivery: u64,
+}
+
+/// An event that was seen unsettled, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its place in the source, and how often anything had been handed out by then.
+    pub seen: (u64, u64),
+    /// When it was seen first.
+    pub since: MonoTime,
+}
+
+impl Waiting {
+    /// What is unsettled by this answer, after what was known before it.
+    pub fn after(known: Option<Self>, backlog: &Backlog, now: MonoTime) -> Option<Self> {
+        let seen = (backlog.delivered_up_to, backlog.deliveries);
+        let known = known.filter(|known| known.seen == seen);
+        (backlog.unacknowledged > 0).then(|| known.unwrap_or(Self { seen, since: now }))
+    }
+
+    /// Whether nobody can settle that delivery any more: whoever was handed it has had all the time that an operation has. A binding has
+    /// the same operation timeout on every node.
+    pub fn is_over(&self, operation_timeout_millis: u64, now: MonoTime) -> bool {
+        now.since(self.since) >= std::time::Duration::from_millis(operation_timeout_millis)
+    }
 }
 
 /// An event that this process put off.
@@ -239,6 +266,11 @@ impl Visit {
     fn waits_for_put_off(&self, now: MonoTime, backlog: Backlog) -> bool {
         let of_backlog = |off: &PutOff| off.until > now && off.sequence == backlog.delivered_up_to && backlog.unacknowledged > 0;
         self.known.put_off.as_ref().is_some_and(of_backlog)
+    }
+
+    /// What was condemned at its place is another event: the source was made anew.
+    pub const fn forget_condemned(&mut self) {
+        self.known.condemned = None;
     }
 
     /// The answer to [`VisitNext::Pull`]: an event, none, or that there is no answer.

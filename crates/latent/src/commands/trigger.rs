@@ -224,9 +224,9 @@ fn table(statuses: &[TriggerStatus], now: u64) -> String {
     let mut table = Table::new(HEADINGS);
     for status in statuses {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let numbers = [status.pending, status.unacknowledged, status.delayed, status.dead_lettered];
+        let numbers = [status.pending, status.unacknowledged, Some(status.delayed), Some(status.dead_lettered)];
         let mut row = vec![status.id.clone(), status.topic.clone(), status.state.word().to_owned()];
-        row.extend(numbers.iter().map(u64::to_string));
+        row.extend(numbers.map(|number| or_dash(number.map(|number| number.to_string()))));
         row.extend([
             or_dash(status.terminated.map(|count| count.to_string())),
             or_dash(status.exhausted.map(|count| count.to_string())),
@@ -239,7 +239,7 @@ fn table(statuses: &[TriggerStatus], now: u64) -> String {
     }
     let counted = statuses.iter().any(|status| status.terminated.is_some());
     let caption = if counted { format!("{CAPTION}\n") } else { String::new() };
-    format!("{table}{}{caption}", expired_words(statuses))
+    format!("{table}{}{}{caption}", expired_words(statuses), stranded_words(statuses))
 }
 
 /// Retention wins over a slow trigger. That is rare, so it is no column, and it is loss, so it is not left out.
@@ -248,6 +248,17 @@ fn expired_words(statuses: &[TriggerStatus]) -> String {
     expired
         .map(|TriggerStatus { id, topic, expired_unread, .. }| {
             format!("{id}: retention of {topic} removed events before they were handled: {expired_unread}\n")
+        })
+        .collect()
+}
+
+/// What a broker gave up is nobody's until somebody has looked.
+fn stranded_words(statuses: &[TriggerStatus]) -> String {
+    let stranded = statuses.iter().filter(|status| status.stranded > 0);
+    stranded
+        .map(|TriggerStatus { id, topic, stranded, stranded_at, .. }| {
+            let last = stranded_at.map(|at| format!(", the last with sequence {at}")).unwrap_or_default();
+            format!("{id}: the broker delivers messages of {topic} no more that nobody settled: {stranded}{last}\n")
         })
         .collect()
 }
@@ -263,8 +274,8 @@ mod tests {
             id: "t".to_owned(),
             engine: "embedded".to_owned(),
             state,
-            pending: 1,
-            unacknowledged: 0,
+            pending: Some(1),
+            unacknowledged: Some(0),
             delayed: 1,
             dead_lettered: 0,
             last_outcome: None,
@@ -276,6 +287,8 @@ mod tests {
             terminated: count,
             exhausted: count,
             expired_unread: 0,
+            stranded: 0,
+            stranded_at: None,
             last_error: count.map(|_| "trap: unreachable".to_owned()),
         }
     }
@@ -293,6 +306,15 @@ mod tests {
         let (cells, below) = shown(status(BindingState::Stopped));
         assert_eq!(cells, ["t", "in", "stopped", "1", "0", "1", "0", "-", "-", "-", "-", "in 12 s", "-"]);
         assert!(below.is_empty(), "{below:?}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_dash_and_what_was_given_up_is_told() {
+        let unknown =
+            TriggerStatus { pending: None, unacknowledged: None, stranded: 2, stranded_at: Some(9), ..status(BindingState::Stopped) };
+        let (cells, below) = shown(unknown);
+        assert_eq!(cells[2..5], ["stopped", "-", "-"]);
+        assert_eq!(below, ["t: the broker delivers messages of in no more that nobody settled: 2, the last with sequence 9"]);
     }
 
     #[test]

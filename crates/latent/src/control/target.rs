@@ -145,10 +145,11 @@ pub(crate) struct TriggerStatus {
     pub(crate) engine: String,
     /// What it is doing: the most telling state of its partitions.
     pub(crate) state: BindingState,
-    /// Events not settled yet, those in flight and delayed included.
-    pub(crate) pending: u64,
+    /// Events not settled yet, those in flight and delayed included; `None` when that is not known, as for the next: the broker has not
+    /// been asked.
+    pub(crate) pending: Option<u64>,
     /// Of them, started and not settled.
-    pub(crate) unacknowledged: u64,
+    pub(crate) unacknowledged: Option<u64>,
     /// Of them, waiting for a retry.
     pub(crate) delayed: u64,
     /// Events parked in a dead-letter topic.
@@ -171,6 +172,10 @@ pub(crate) struct TriggerStatus {
     pub(crate) exhausted: Option<u64>,
     /// Events that retention removed before they were settled.
     pub(crate) expired_unread: u64,
+    /// Messages that the broker was seen to have given up since the node started, and the sequence of the last.
+    pub(crate) stranded: u64,
+    /// See `stranded`.
+    pub(crate) stranded_at: Option<u64>,
     /// The last failure in words, cut to `status_text_chars`.
     pub(crate) last_error: Option<String>,
 }

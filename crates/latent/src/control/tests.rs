@@ -142,8 +142,8 @@ fn status(id: &str) -> TriggerStatus {
         id: id.to_owned(),
         engine: "embedded".to_owned(),
         state: BindingState::Idle,
-        pending: 1,
-        unacknowledged: 0,
+        pending: Some(1),
+        unacknowledged: Some(0),
         delayed: 1,
         dead_lettered: 0,
         last_outcome: Some("success".to_owned()),
@@ -155,6 +155,8 @@ fn status(id: &str) -> TriggerStatus {
         terminated: Some(0),
         exhausted: Some(0),
         expired_unread: 0,
+        stranded: 1,
+        stranded_at: Some(7),
         last_error: Some("x".repeat(limits::STATUS_TEXT_CHARS.max_usize() + 1)),
     }
 }

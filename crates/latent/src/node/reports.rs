@@ -216,8 +216,8 @@ fn running_status(status: BindingStatus) -> TriggerStatus {
             CycleState::Stalled => BindingState::Stalled,
             CycleState::Stopped => BindingState::Stopped,
         },
-        pending: status.pending,
-        unacknowledged: status.unacknowledged,
+        pending: Some(status.pending),
+        unacknowledged: Some(status.unacknowledged),
         delayed: status.delayed,
         dead_lettered: status.dead_lettered,
         last_outcome: status.last_outcome.map(str::to_owned),
@@ -229,6 +229,8 @@ fn running_status(status: BindingStatus) -> TriggerStatus {
         terminated: Some(status.terminated),
         exhausted: Some(status.exhausted),
         expired_unread: status.expired_unread,
+        stranded: 0,
+        stranded_at: None,
         last_error: status.obstacle.or(status.last_failure.map(|(failure, _)| failure)),
     }
 }
@@ -282,8 +284,8 @@ fn stopped_trigger(trigger: &TriggerConfig, log: &EmbeddedBroker, store: &Delive
         id: trigger.id.to_string(),
         engine: Engine::Embedded.word().to_owned(),
         state: BindingState::Stopped,
-        pending,
-        unacknowledged: 0,
+        pending: Some(pending),
+        unacknowledged: Some(0),
         delayed,
         dead_lettered: 0,
         last_outcome: None,
@@ -295,6 +297,8 @@ fn stopped_trigger(trigger: &TriggerConfig, log: &EmbeddedBroker, store: &Delive
         terminated: None,
         exhausted: None,
         expired_unread,
+        stranded: 0,
+        stranded_at: None,
         last_error: None,
     })
 }

@@ -39,8 +39,8 @@ fn merged(one: TriggerStatus, other: TriggerStatus) -> TriggerStatus {
         id: one.id.clone(),
         engine: one.engine.clone(),
         state: if rank(one.state) >= rank(other.state) { one.state } else { other.state },
-        pending: sum(one.pending, other.pending),
-        unacknowledged: sum(one.unacknowledged, other.unacknowledged),
+        pending: both(one.pending, other.pending),
+        unacknowledged: both(one.unacknowledged, other.unacknowledged),
         delayed: sum(one.delayed, other.delayed),
         dead_lettered: sum(one.dead_lettered, other.dead_lettered),
         last_outcome: later.last_outcome.clone().or_else(|| earlier.last_outcome.clone()),
@@ -52,6 +52,8 @@ fn merged(one: TriggerStatus, other: TriggerStatus) -> TriggerStatus {
         terminated: both(one.terminated, other.terminated),
         exhausted: both(one.exhausted, other.exhausted),
         expired_unread: 0,
+        stranded: sum(one.stranded, other.stranded),
+        stranded_at: one.stranded_at.or(other.stranded_at),
         last_error: one.last_error.clone().or_else(|| other.last_error.clone()),
     }
 }
@@ -74,8 +76,8 @@ fn stopped(binding: &TriggerBinding) -> TriggerStatus {
         id: binding.trigger().to_string(),
         engine: Engine::Nats.word().to_owned(),
         state: BindingState::Stopped,
-        pending: 0,
-        unacknowledged: 0,
+        pending: None,
+        unacknowledged: None,
         delayed: 0,
         dead_lettered: 0,
         last_outcome: None,
@@ -90,6 +92,8 @@ fn stopped(binding: &TriggerBinding) -> TriggerStatus {
         terminated: None,
         exhausted: None,
         expired_unread: 0,
+        stranded: 0,
+        stranded_at: None,
         last_error: None,
     }
 }
@@ -106,7 +110,7 @@ fn running(report: &BindingReport, binding: &TriggerBinding) -> TriggerStatus {
             TriggerState::Stopped => BindingState::Stopped,
         },
         // The broker counts apart what was never delivered.
-        pending: report.pending.saturating_add(report.unacknowledged),
+        pending: report.pending.zip(report.unacknowledged).map(|(never, unsettled)| never.saturating_add(unsettled)),
         unacknowledged: report.unacknowledged,
         delayed: u64::from(report.delayed),
         dead_lettered: report.dead_lettered,
@@ -116,6 +120,8 @@ fn running(report: &BindingReport, binding: &TriggerBinding) -> TriggerStatus {
         settled: Some(report.settled),
         terminated: Some(report.terminated),
         exhausted: Some(report.exhausted),
+        stranded: report.stranded,
+        stranded_at: report.stranded_at,
         last_error: report.problem.as_ref().map(|(fault, why)| format!("{}: {why}", fault.kind())),
         ..stopped(binding)
     }

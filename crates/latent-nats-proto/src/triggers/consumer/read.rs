@@ -130,9 +130,9 @@ fn info(text: &str, wanted: &[(ProfileField, Wanted<'_>); SETTINGS]) -> Result<I
         } else if name.is("num_waiting") {
             state.waiting = value.integer()?;
         } else if name.is("delivered") {
-            state.delivered_stream_sequence = stream_sequence(nested(&value)?)?;
+            (state.delivered_stream_sequence, state.delivered_consumer_sequence) = sequences(nested(&value)?)?;
         } else if name.is("ack_floor") {
-            state.ack_floor_stream_sequence = stream_sequence(nested(&value)?)?;
+            state.ack_floor_stream_sequence = sequences(nested(&value)?)?.0;
         } else if name.is("error") {
             *refused = Some(refusal(nested(&value)?)?);
         }
@@ -193,15 +193,18 @@ fn nested<'a>(value: &Value<'a>) -> Result<&'a str, JsonError> {
     if let Value::Object(text) = value { Ok(text) } else { Err(JsonError::Member) }
 }
 
-fn stream_sequence(text: &str) -> Result<u64, JsonError> {
-    let mut sequence = 0;
+/// In the stream, and of the consumer's deliveries.
+fn sequences(text: &str) -> Result<(u64, u64), JsonError> {
+    let (mut of_stream, mut of_consumer) = (0, 0);
     object(text, RULES, |name, value| {
         if name.is("stream_seq") {
-            sequence = value.integer()?;
+            of_stream = value.integer()?;
+        } else if name.is("consumer_seq") {
+            of_consumer = value.integer()?;
         }
         Ok(())
     })?;
-    Ok(sequence)
+    Ok((of_stream, of_consumer))
 }
 
 fn refusal(text: &str) -> Result<(Option<u64>, Option<u64>), JsonError> {

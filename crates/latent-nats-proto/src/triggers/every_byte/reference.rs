@@ -87,16 +87,19 @@ pub(super) fn state(body: &[u8], wanted: &Value) -> Option<ConsumerState> {
         return None;
     }
     let number = |field: Option<&Value>| field.map_or(Some(0), Value::as_u64);
-    let nested = |name: &str| match fields.get(name) {
+    let nested = |name: &str, sequence: &str| match fields.get(name) {
         None => Some(0),
-        Some(value) => number(value.as_object()?.get("stream_seq")),
+        Some(value) => number(value.as_object()?.get(sequence)),
     };
+    // Either sequence has to be one, whichever is used.
+    nested("ack_floor", "consumer_seq")?;
     Some(ConsumerState {
         pending: number(fields.get("num_pending"))?,
         ack_pending: number(fields.get("num_ack_pending"))?,
         redelivered: number(fields.get("num_redelivered"))?,
         waiting: number(fields.get("num_waiting"))?,
-        delivered_stream_sequence: nested("delivered")?,
-        ack_floor_stream_sequence: nested("ack_floor")?,
+        delivered_stream_sequence: nested("delivered", "stream_seq")?,
+        delivered_consumer_sequence: nested("delivered", "consumer_seq")?,
+        ack_floor_stream_sequence: nested("ack_floor", "stream_seq")?,
     })
 }

@@ -11,7 +11,7 @@ const POLICY: VisitPolicy = VisitPolicy {
     operation_timeout_millis: 1_000,
 };
 const PARKING: VisitPolicy = VisitPolicy { source_deliveries_max: 5, parks: true, ..POLICY };
-const BUSY: Backlog = Backlog { pending: 1, unacknowledged: 0, delivered_up_to: 4, settled_up_to: 4 };
+const BUSY: Backlog = Backlog { pending: 1, unacknowledged: 0, delivered_up_to: 4, deliveries: 4, settled_up_to: 4 };
 
 fn at(millis: u64) -> MonoTime {
     MonoTime::from_millis(millis)
@@ -76,7 +76,7 @@ fn a_wished_delay_stays_within_the_binding_s_bounds() {
 #[test]
 fn the_inspection_decides_whether_anything_is_pulled() {
     let off = PutOff { sequence: 4, until: at(500) };
-    let delayed = Backlog { pending: 3, unacknowledged: 1, delivered_up_to: 4, settled_up_to: 3 };
+    let delayed = Backlog { pending: 3, unacknowledged: 1, delivered_up_to: 4, deliveries: 4, settled_up_to: 3 };
     let table = [
         (None, Some(off), at(0), VisitNext::End(VisitEnd::Failed)),
         (Some(Backlog { pending: 0, ..BUSY }), None, at(0), VisitNext::End(VisitEnd::Idle)),
@@ -101,14 +101,26 @@ fn the_inspection_decides_whether_anything_is_pulled() {
 #[test]
 fn a_floor_that_stays_behind_with_nothing_pending_is_stranded() {
     let told = |unacknowledged, delivered_up_to, settled_up_to| {
-        Backlog { pending: 0, unacknowledged, delivered_up_to, settled_up_to }.is_stranded()
+        Backlog { pending: 0, unacknowledged, delivered_up_to, deliveries: delivered_up_to, settled_up_to }.is_stranded()
     };
     assert!(told(0, 5, 4) && !told(1, 5, 4) && !told(0, 5, 5) && !told(0, 0, 0));
     let passed_over = |unacknowledged, sequence| {
-        let backlog = Backlog { pending: 2, unacknowledged, delivered_up_to: 5, settled_up_to: 4 };
+        let backlog = Backlog { pending: 2, unacknowledged, delivered_up_to: 5, deliveries: 5, settled_up_to: 4 };
         backlog.is_passed_over_by(Handed { sequence, delivery: 1 })
     };
     assert!(passed_over(1, 6) && passed_over(1, 9) && !passed_over(1, 5) && !passed_over(1, 4) && !passed_over(0, 6));
+}
+
+/// T-052: what another node may still settle is not given up, and each delivery of it is its own.
+#[test]
+fn an_unsettled_event_is_over_once_nobody_can_settle_its_last_delivery() {
+    let backlog = |unacknowledged, deliveries| Backlog { unacknowledged, deliveries, delivered_up_to: 5, ..Backlog::default() };
+    let first = Waiting::after(None, &backlog(1, 7), at(1_000)).unwrap();
+    let same = Waiting::after(Some(first), &backlog(1, 7), at(3_000)).unwrap();
+    assert_eq!((same, same.is_over(5_000, at(5_999)), same.is_over(5_000, at(6_000))), (first, false, true));
+    let again = Waiting::after(Some(same), &backlog(1, 8), at(4_000)).unwrap();
+    assert!(!again.is_over(5_000, at(8_999)) && again.is_over(5_000, at(9_000)));
+    assert_eq!(Waiting::after(Some(again), &backlog(0, 8), at(9_000)), None);
 }
 
 /// D-12.
