@@ -91,8 +91,8 @@ fn raw(message: &Delivered<'_>, place: Place) -> Whole {
         match name {
             name if name.eq_ignore_ascii_case("Content-Type") => media_type = media_type.or(MediaType::parse(value).ok()),
             name if name.eq_ignore_ascii_case("Nats-Msg-Id") => uid = uid.or(Uid::parse(value).ok()),
-            name if name.eq_ignore_ascii_case("Lsf-Event-Key") && key.is_empty() => value.clone_into(&mut key),
-            // What breaks a rule of attributes, or their sum, stays with the stream alone.
+            name if name.eq_ignore_ascii_case("Lsf-Event-Key") && key.is_empty() && key_fits(value) => value.clone_into(&mut key),
+            // What breaks a rule of keys or attributes, or their sum, stays with the stream alone.
             name => {
                 let more = attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
                 let more = more.chain([(name.to_owned(), value.to_owned())]).collect();
@@ -102,6 +102,10 @@ fn raw(message: &Delivered<'_>, place: Place) -> Whole {
     }
     let media_type = media_type.unwrap_or_else(MediaType::octet_stream);
     Whole { place, uid, key, media_type, attributes, payload: body(message), stored_at: message.stored_at }
+}
+
+fn key_fits(key: &str) -> bool {
+    key.len() <= latent_core::limits::KEY_BYTES.max_usize()
 }
 
 /// The headers of a block that are text, one for each line.

@@ -102,6 +102,9 @@ impl std::fmt::Display for DurablePlan {
             DurableAction::Refuse => "refuse",
         };
         write!(f, "{word} consumer {consumer} of stream {stream}")?;
+        if *action == DurableAction::Create {
+            write!(f, ", beginning with the earliest message that the stream has")?;
+        }
         for refusal in self.refusals() {
             write!(f, "\n  {refusal}")?;
         }
@@ -324,7 +327,9 @@ mod tests {
 
     #[test]
     fn what_differs_is_changed_and_told_with_both_sides() {
-        assert_eq!(compare_durable(&durable(), None).action, DurableAction::Create);
+        let created = compare_durable(&durable(), None);
+        assert_eq!(created.action, DurableAction::Create);
+        assert!(created.to_string().contains("the earliest message"), "{created}");
         for same in [json!({}), json!({ "headers_only": false, "backoff": [], "deliver_subject": "", "description": "of a person" })] {
             assert_eq!(compared(&same).action, DurableAction::Keep, "{same}");
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use latent_capabilities::{EpochConflict, ProviderRef, Registration, Retire};
 use latent_core::{ContractName, Epoch, ProviderId, TenantId};
+use latent_node::delivery::AttemptLog;
 
 use super::TriggerConfig;
 use super::board::{Board, TriggerMonitor};
@@ -42,6 +43,7 @@ pub(crate) struct Installed {
     pub(crate) registration: Registration<Connection>,
     pub(crate) board: Board,
     pub(super) voice: Voice,
+    pub(super) attempts: AttemptLog,
     pub(super) epoch: Epoch,
     /// Who knows topics, where a binding needs that.
     pub(super) topics: Option<Arc<dyn Topics>>,
@@ -116,7 +118,8 @@ impl NatsTriggers {
         let rotation = Rotation::new(&places);
         let board = Board::new(epoch, config.bindings().len(), config.tenants().len());
         let voice = Voice::default();
-        let installed = Arc::new(Installed { config, places, client, registration, board, voice, epoch, topics, logical_id });
+        let attempts = AttemptLog::new(client.clock.mono());
+        let installed = Arc::new(Installed { config, places, client, registration, board, voice, attempts, epoch, topics, logical_id });
         let conflict: Result<(), EpochConflict> =
             pools.capabilities.providers().install_unbound(reference, expected_epoch, Arc::clone(&installed) as _);
         conflict?;

@@ -1,7 +1,10 @@
 //! What a visit says in the log: what somebody may have to look after, at a bounded rate, in words of this side.
 
-use latent_node::delivery::{Confirmation, TerminationReason, VisitSettlement};
+use latent_core::{Offset, Partition, UnixMillis};
+use latent_node::ActivationEnd;
+use latent_node::delivery::{Attempt, Confirmation, TerminationReason, Unsettled, Visit, VisitNext, VisitSettlement};
 
+use super::binding::BindingInput;
 use super::limits;
 use super::report::{LastStep, StepEnd};
 use super::visit::Place;
@@ -24,6 +27,32 @@ impl Place<'_> {
         }
     }
 
+    /// What the function said, and how it ended, like the deliveries of the embedded engine.
+    pub(super) fn tell_end(&self, machine: &Visit, end: &ActivationEnd) {
+        let Self { installed, binding, .. } = self;
+        let clock = &*installed.client.clock;
+        let handed = machine.handed();
+        let (topic, partition) = match binding.input() {
+            BindingInput::Values => (binding.stream().as_str(), Partition(0)),
+            BindingInput::Event { topic, partition } => (topic.as_str(), *partition),
+        };
+        let delay_millis = match machine.next() {
+            VisitNext::Settle(VisitSettlement::RetryAfter { millis }) => Some(millis),
+            _ => None,
+        };
+        let attempt = Attempt {
+            binding: binding.trigger(),
+            topic,
+            partition,
+            offset: Offset(handed.sequence),
+            attempt: u32::try_from(handed.delivery).unwrap_or(u32::MAX),
+            attempts_max: binding.policy().deliveries_max,
+            next_attempt_at: delay_millis.map(|millis| UnixMillis(clock.unix().0.saturating_add(millis))),
+            delay_millis,
+        };
+        installed.attempts.tell(&attempt, end, clock.mono());
+    }
+
     /// Says what somebody may have to look after.
     pub(super) fn tell_settled(&self, step: LastStep) {
         let Self { installed, binding, .. } = self;
@@ -36,7 +65,15 @@ impl Place<'_> {
                 _ => "it can never run, or its function refused it; it is terminated",
             },
             StepEnd::Settled { .. } => "it is not known whether its settlement arrived; it may be delivered again",
-            _ => "it was not settled; the broker delivers it again",
+            StepEnd::Unsettled(Unsettled::Stopped) => "the node stops; it was not settled, and the broker delivers it again",
+            StepEnd::Unsettled(Unsettled::TimeSpent) => "its time was over when its function ended; the broker delivers it again",
+            StepEnd::Unsettled(Unsettled::CredentialChanged) => {
+                "the credential was changed; it was not settled, and the broker delivers it again"
+            }
+            StepEnd::Unsettled(Unsettled::NotParked(_)) => {
+                "its dead letter is not kept; it was not settled, and the broker delivers it again"
+            }
+            _ => "its settlement was not sent; the broker delivers it again",
         };
         let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) else { return };
         let (id, stream) = (binding.id(), binding.stream());

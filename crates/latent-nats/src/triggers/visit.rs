@@ -277,6 +277,7 @@ impl Place<'_> {
         };
         installed.board.ended(*index, end.report.outcome.kind());
         machine.finished(clock.mono(), &end.report.outcome);
+        self.tell_end(machine, &end);
         Last { ran: Some((end.activation, end.digest)), detail: end.detail() }
     }
 

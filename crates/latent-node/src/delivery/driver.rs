@@ -29,6 +29,7 @@ pub use handle::{BindingStatus, Changed, DeliveryHandle, DeliveryTotals, EventSt
 use handle::{Change, Question, Shared};
 use lines::Lines;
 pub(crate) use log::detail_of;
+pub use log::{Attempt, AttemptLog};
 use unit::{At, Unit, UnitParts};
 
 /// One trigger: which function is woken by which topic, and how.

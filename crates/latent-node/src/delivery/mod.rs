@@ -17,7 +17,8 @@ mod visit;
 pub use cycle::{Command, Cycle, CycleOptions, CycleSnapshot, CycleState, EventState, Intake, Termination};
 pub(crate) use driver::detail_of;
 pub use driver::{
-    BindingSpec, BindingStatus, Changed, DeliveryDriver, DeliveryHandle, DeliveryTotals, EventStatus, LatencyMillis, PartitionSpec,
+    Attempt, AttemptLog, BindingSpec, BindingStatus, Changed, DeliveryDriver, DeliveryHandle, DeliveryTotals, EventStatus, LatencyMillis,
+    PartitionSpec,
 };
 pub use policy::DeliveryPolicy;
 pub use settled::SettledSet;

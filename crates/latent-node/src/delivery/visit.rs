@@ -243,6 +243,11 @@ impl Visit {
         self.next
     }
 
+    /// What was handed out; nothing before that.
+    pub const fn handed(&self) -> Handed {
+        self.handed
+    }
+
     /// When the function must have ended: the margin behind it is for settling.
     pub const fn run_until(&self) -> Deadline {
         self.deadline.earlier_by(settle_margin(self.policy.operation_timeout_millis))

@@ -35,7 +35,7 @@ pub(crate) fn check(args: &CheckArgs, output: &mut Output) -> Result<(), CliErro
             }
             let config = &loaded.config;
             let document = json!({ "valid": true, "problems": [], "warnings": loaded.warnings });
-            let (topics, services, triggers) = (config.topics.len(), config.services.len(), config.triggers.len());
+            let (topics, services, triggers) = (config.topics.len(), config.services.len(), config.trigger_count());
             let warnings = loaded.warnings.len();
             output.line(&document, || {
                 let counts = format!("topics: {topics}, services: {services}, triggers: {triggers}, warnings: {warnings}");

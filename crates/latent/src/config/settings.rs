@@ -38,6 +38,13 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// How many triggers there are, one that reads several partitions counted once.
+    pub(crate) fn trigger_count(&self) -> usize {
+        let of_streams =
+            self.streams.iter().flat_map(|streams| streams.triggers.bindings()).map(latent_nats::triggers::TriggerBinding::trigger);
+        self.triggers.len() + of_streams.collect::<std::collections::BTreeSet<_>>().len()
+    }
+
     /// The dead-letter topics of all triggers, some of them named twice.
     pub(crate) fn dead_letter_topics(&self) -> impl Iterator<Item = &TopicName> {
         let of_topics = self.triggers.iter().filter_map(|trigger| trigger.dead_letter.as_ref());

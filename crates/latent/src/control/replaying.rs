@@ -5,7 +5,7 @@
 //! crash: what is there with this letter's name on it is the answer, and of two who ask at once, the second is told the first one's.
 
 use latent_bridge::{BusError, EventBus, PublishAck};
-use latent_core::{DeadLetter, FirstPublication, NewRecord, Place, Record, Replay, StoredRecord};
+use latent_core::{DeadLetter, FirstPublication, NewRecord, Place, Record, Replay, StoredRecord, TerminationReason};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::{Fault, Placed};
@@ -52,6 +52,9 @@ pub(crate) enum ReplayRefused {
     /// The event could not be read when it was parked.
     #[error("the event {0} could not be read, so there is nothing to publish; the dead letter has what bytes there are of it")]
     Undecodable(Place),
+    /// It was never an event of a topic.
+    #[error("{0} is a message of a stream, which has no replays; publish the dead letter's payload to its subject again")]
+    OfStream(Place),
     /// The event's uid leaves no room for a number behind it.
     #[error("the event's uid has {bytes} bytes, which leaves no room for `#{number}` behind it")]
     LongUid {
@@ -73,7 +76,7 @@ impl ReplayRefused {
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::NoRecord(_) | Self::NoLetter(_) => "no-dead-letter",
-            Self::Undecodable(_) | Self::LongUid { .. } | Self::TooMany(_) => "not-replayable",
+            Self::Undecodable(_) | Self::OfStream(_) | Self::LongUid { .. } | Self::TooMany(_) => "not-replayable",
             Self::HeldBack(_) => "held-back",
         }
     }
@@ -138,7 +141,10 @@ impl Letter {
         let stored = records.pop().filter(|stored: &StoredRecord| stored.offset == place.offset);
         let record = stored.ok_or_else(|| ReplayRefused::NoRecord(place.clone()))?.record;
         let letter = DeadLetter::read(&record.attributes).ok_or_else(|| ReplayRefused::NoLetter(place.clone()))?;
-        let first = letter.first().ok_or_else(|| ReplayRefused::Undecodable(letter.place.clone()))?;
+        let first = letter.first().ok_or_else(|| match letter.verdict.reason {
+            TerminationReason::Undecodable => ReplayRefused::Undecodable(letter.place.clone()),
+            _ => ReplayRefused::OfStream(letter.place.clone()),
+        })?;
         Ok(Self { first, place, letter, record })
     }
 

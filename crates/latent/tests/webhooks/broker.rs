@@ -127,6 +127,16 @@ fn the_example_s_trigger_is_woken_by_a_topic_on_the_broker() {
     assert_eq!((count("triage.results"), count("triage.dead")), (232, 12));
     let letters = env.run(["bus", "fetch", "triage.dead", "--max", "1000", "--json"]).with_status(0).stdout;
     let letter: Value = serde_json::from_str(letters.lines().next().unwrap()).unwrap();
+    let listed = env.run(["deadletter", "list", "--json"]).with_status(0).stdout;
+    assert_eq!(listed.lines().count(), 12);
+    let first: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+    let place = first["place"].as_str().unwrap_or_else(|| panic!("{first}")).to_owned();
+    let told = document(&env.run(["deadletter", "show", &place, "--json"]).with_status(0));
+    assert_eq!((&told["replayed"], &told["reason"]), (&Value::Null, &json!("rejected")), "{told}");
+    let replayed = document(&env.run(["deadletter", "replay", &place, "--json"]).with_status(0));
+    assert_eq!((&replayed["topic"], &replayed["duplicate"]), (&json!("github.events"), &json!(false)), "{replayed}");
+    let again = document(&env.run(["deadletter", "replay", &place, "--json"]).with_status(0));
+    assert_eq!((&again["offset"], &again["duplicate"]), (&replayed["offset"], &json!(true)), "{again}");
     let attributes = &letter["attributes"];
     assert_eq!(attributes["Latent-Dead-Binding"], json!("triage-github"), "{letter}");
     assert_eq!((&attributes["Latent-Dead-Reason"], &attributes["Latent-Dead-Topic"]), (&json!("rejected"), &json!("github.events")));

@@ -2,8 +2,9 @@
 //! made harmless by the engine.
 
 use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
 
-use latent_core::{ActivationOutcome, BindingId, MonoTime, Offset, Partition, TopicName, UnixMillis};
+use latent_core::{ActivationOutcome, BindingId, MonoTime, Offset, Partition, UnixMillis};
 use latent_wasmtime::{LogLevel, LogLine, LogSource};
 
 use super::allowance::LogAllowance;
@@ -17,16 +18,42 @@ macro_rules! guest_line {
 }
 
 /// One attempt on one event.
-pub(super) struct Attempt<'a> {
-    pub(super) binding: &'a BindingId,
-    pub(super) topic: &'a TopicName,
-    pub(super) partition: Partition,
-    pub(super) offset: Offset,
-    pub(super) attempt: u32,
-    pub(super) attempts_max: u32,
-    pub(super) next_attempt_at: Option<UnixMillis>,
+#[derive(Debug)]
+pub struct Attempt<'a> {
+    /// The binding.
+    pub binding: &'a BindingId,
+    /// The topic, or the stream of a broker.
+    pub topic: &'a str,
+    /// The partition.
+    pub partition: Partition,
+    /// The place in it.
+    pub offset: Offset,
+    /// Which attempt it is, from 1.
+    pub attempt: u32,
+    /// How many there may be.
+    pub attempts_max: u32,
+    /// When the next one is due, if there is one.
+    pub next_attempt_at: Option<UnixMillis>,
     /// How long it is until then.
-    pub(super) delay_millis: Option<u64>,
+    pub delay_millis: Option<u64>,
+}
+
+/// Writes what attempts came to, and what guests said, within a bound for all guests together. For sources that are not driven by
+/// [`super::DeliveryDriver`], which does it by itself.
+#[derive(Debug)]
+pub struct AttemptLog(Mutex<LogAllowance>);
+
+impl AttemptLog {
+    /// With a full bucket.
+    pub const fn new(now: MonoTime) -> Self {
+        Self(Mutex::new(LogAllowance::new(now)))
+    }
+
+    /// Writes the guest's lines, then one about the end.
+    pub fn tell(&self, attempt: &Attempt<'_>, end: &ActivationEnd, now: MonoTime) {
+        // The guarded sections cannot panic half-way.
+        attempt.log(end, now, &mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 impl Attempt<'_> {
@@ -37,7 +64,7 @@ impl Attempt<'_> {
         }
         let said = end.report.log.iter().filter(|line| !line.text.trim().is_empty());
         said.filter(|line| allowance.take(now, line.text.len())).for_each(|line| self.log_guest(end, line));
-        let (binding, topic, partition, offset) = (self.binding.as_str(), self.topic.as_str(), self.partition.0, self.offset.0);
+        let (binding, topic, partition, offset) = (self.binding.as_str(), self.topic, self.partition.0, self.offset.0);
         let (activation, component, outcome, attempt) = (end.activation, end.digest, end.report.outcome.kind(), self.attempt);
         let (fuel, memory_bytes, log_bytes_cut) = (end.report.fuel_used, end.report.memory_bytes_peak, end.report.log_bytes_cut);
         if end.report.outcome == ActivationOutcome::Success {

@@ -336,7 +336,7 @@ impl Unit {
         self.tell_expired();
         let attempt = Attempt {
             binding: &self.parts.id,
-            topic: &self.parts.topic,
+            topic: self.parts.topic.as_str(),
             partition: self.partition,
             offset,
             attempt: number,

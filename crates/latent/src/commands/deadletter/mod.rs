@@ -70,10 +70,6 @@ pub(crate) fn deadletter(command: &DeadletterCommand, output: &mut Output) -> Re
 
 fn open(path: &Path, holder: &str) -> Result<(Config, Access), CliError> {
     let config = config::load(path, NamedFiles::NotNeeded)?.config;
-    if config.engine.broker().is_some() {
-        let instead = "dead letters come from triggers, and the engine nats has none yet; `latent bus` reads its topics";
-        return Err(CliError::NotBuilt { what: "dead letters on the engine nats".to_owned(), instead });
-    }
     let stopped = Stopped { bindings: &without_bindings, config: Some(&config) };
     let access = Access::open_knowing(&DataDir::new(&config.node.data_dir), holder, stopped)?;
     Ok((config, access))
