@@ -237,6 +237,10 @@ pub fn apply_durables(options: NatsOptions, wanted: Vec<Durable>) -> Result<(), 
                     // Settings that are nobody's business here stay as they are.
                     let mut settings = found.map(|found| found.config).unwrap_or_default();
                     durable.absent.iter().for_each(|field| _ = settings.remove(*field));
+                    if durable.absent.contains(&"priority_groups") {
+                        // They mean nothing without groups, and the broker takes them only with some.
+                        ["priority_policy", "priority_timeout"].iter().for_each(|field| _ = settings.remove(*field));
+                    }
                     settings.extend(durable.settings.clone());
                     write(&api, durable, settings, "update").await?;
                 }

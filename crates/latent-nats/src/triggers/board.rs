@@ -4,13 +4,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use latent_core::{Epoch, MonoTime, UnixMillis, Verdict};
-use latent_node::delivery::{
-    Backlog, Condemned, Confirmation, Handed, Known, PutOff, TerminationReason, Unsettled, VisitSettlement, Waiting,
-};
+use latent_node::delivery::{Backlog, Condemned, Confirmation, Handed, Known, PutOff, TerminationReason, VisitSettlement, Waiting};
 
 use super::fault::StepFault;
 use super::install::Installed;
 use super::report::{BindingReport, LastStep, StepEnd, TriggerSnapshot, TriggerState};
+use super::trouble::Trouble;
 
 /// A message that is only left to be parked.
 #[derive(Debug, Clone)]
@@ -157,6 +156,16 @@ impl Board {
         self.with(binding, |_, mark| mark.last_outcome = Some(outcome));
     }
 
+    /// A trouble with the next message, which nobody could read, with where it is in the stream.
+    pub(crate) fn placed(&self, binding: usize, mut trouble: Trouble) -> Trouble {
+        let asked = self.lock().bindings.get(binding).and_then(|mark| mark.asked);
+        if let Some(asked) = asked.filter(|_| trouble.fault.is_of_message()) {
+            let place = if asked.unacknowledged > 0 { "the message at sequence" } else { "the next message after sequence" };
+            trouble.why = format!("{}: {place} {}", trouble.why, asked.delivered_up_to);
+        }
+        trouble
+    }
+
     /// Nothing was there, or only what was put off.
     pub(crate) fn quiet(&self, binding: usize, is_delayed: bool) {
         self.with(binding, |_, mark| {
@@ -184,9 +193,22 @@ impl Board {
         self.with(binding, |_, mark| mark.sentence = Some(sentence));
     }
 
-    /// A message cannot be put into the dead-letter topic, and stays.
-    pub(crate) fn not_parked(&self, binding: usize, why: &str) {
-        self.with(binding, |_, mark| mark.problem = Some((StepFault::NotParked, why.into())));
+    /// What is wrong with a message that was handed out, and stays. True when it is news.
+    pub(crate) fn troubled(&self, binding: usize, fault: StepFault, why: &str) -> bool {
+        let mut is_news = false;
+        self.with(binding, |_, mark| {
+            is_news = mark.problem.as_ref().is_none_or(|(known, words)| *known != fault || **words != *why);
+            mark.problem = Some((fault, why.into()));
+        });
+        is_news
+    }
+
+    /// Why the dials of a tenant wait, from whichever of its bindings saw it: those of `is_of_tenant`.
+    pub(crate) fn cause_of_backoff(&self, is_of_tenant: impl Fn(usize) -> bool) -> Option<(StepFault, Arc<str>)> {
+        let marks = self.lock();
+        let of_tenant = marks.bindings.iter().enumerate().filter(|(index, _)| is_of_tenant(*index));
+        let mut problems = of_tenant.filter_map(|(_, mark)| mark.problem.clone());
+        problems.find(|(fault, _)| fault.begins_backoff() && *fault != StepFault::Backoff)
     }
 
     /// A message is in the dead-letter topic.
@@ -219,8 +241,10 @@ impl Board {
         if matches!(step.end, StepEnd::Settled { .. }) && mark.sentence.as_ref().is_some_and(is_of) {
             mark.sentence = None;
         }
-        // Why it could not be parked was told when that failed.
-        if !matches!(step.end, StepEnd::Unsettled(Unsettled::NotParked(_))) {
+        // Why it could not be parked or settled was told when that failed.
+        let is_settled = matches!(step.end, StepEnd::Settled { confirmation: Confirmation::Confirmed, .. });
+        let was_told = mark.problem.as_ref().is_some_and(|(fault, _)| matches!(fault, StepFault::NotParked | StepFault::SettlementRefused));
+        if is_settled || !was_told {
             mark.problem = None;
         }
         (mark.is_running, mark.is_delayed) = (false, put_off.is_some());

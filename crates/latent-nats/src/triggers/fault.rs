@@ -148,6 +148,8 @@ pub enum StepFault {
     DeadlineExceeded,
     /// A message was handed out more often than the consumer's limit (D-12).
     DeliveredTooOften,
+    /// The broker's user may not settle, so every message comes again until the broker gives it up.
+    SettlementRefused,
     /// A message cannot be put into the dead-letter topic, and is not terminated (D-22).
     NotParked,
 }
@@ -173,13 +175,25 @@ impl StepFault {
             Self::Protocol(_) => "protocol",
             Self::DeadlineExceeded => "deadline-exceeded",
             Self::DeliveredTooOften => "delivered-too-often",
+            Self::SettlementRefused => "settlement-refused",
             Self::NotParked => "not-parked",
         }
     }
 
     /// Whether it is about the message at the head, which stays there until somebody removes it or the broker gives it up.
     pub(super) const fn is_of_message(self) -> bool {
-        matches!(self, Self::Protocol(Evidence::OversizedReply | Evidence::ForeignReply) | Self::DeliveredTooOften | Self::NotParked)
+        match self {
+            Self::Protocol(evidence) => matches!(
+                evidence,
+                Evidence::OversizedReply
+                    | Evidence::ForeignReply
+                    | Evidence::MalformedFrame
+                    | Evidence::LineTooLong
+                    | Evidence::MalformedReceipt
+            ),
+            Self::DeliveredTooOften | Self::SettlementRefused | Self::NotParked => true,
+            _ => false,
+        }
     }
 
     /// Whether dials wait after it.

@@ -5,6 +5,7 @@ use latent_node::ActivationEnd;
 use latent_node::delivery::{Attempt, Confirmation, TerminationReason, Unsettled, Visit, VisitNext, VisitSettlement};
 
 use super::binding::BindingInput;
+use super::fault::StepFault;
 use super::limits;
 use super::report::{LastStep, StepEnd};
 use super::visit::Place;
@@ -16,6 +17,18 @@ impl Place<'_> {
         let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) else { return };
         let (id, stream) = (binding.id(), binding.stream());
         tracing::warn!(binding = %id, %stream, sequence, left_out, "message: the broker delivers it no more, and nobody settled it here");
+    }
+
+    /// Says that the broker's user may not settle: whatever runs comes again.
+    pub(super) fn tell_settlement_refused(&self) {
+        let Self { installed, binding, index, .. } = self;
+        let why = "the broker's user may not settle what the consumer delivers; `latent broker permissions` prints what it needs";
+        if installed.board.troubled(*index, StepFault::SettlementRefused, why)
+            && let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default)
+        {
+            let (id, kind) = (binding.id(), StepFault::SettlementRefused.kind());
+            tracing::warn!(triggers = %installed.logical_id, binding = %id, kind, why, left_out, "a trigger cannot get on");
+        }
     }
 
     /// Says that a message stays because its dead letter cannot be put anywhere.

@@ -138,6 +138,10 @@ fn of_evidence(evidence: Evidence) -> Trouble {
         Evidence::OversizedReply => {
             (StepFault::Protocol(evidence), "a message is above its ceiling; remove it from the stream, or raise the ceiling")
         }
+        Evidence::MalformedFrame | Evidence::LineTooLong | Evidence::MalformedReceipt => {
+            let why = "what the broker sent cannot be read; a message whose headers are none is that, and comes again until the broker gives it up";
+            (StepFault::Protocol(evidence), why)
+        }
         _ => (StepFault::Protocol(evidence), "the broker said something that does not belong there"),
     };
     Trouble::new(fault, why.to_owned())

@@ -14,7 +14,7 @@ use latent_core::{
     Verdict, settle_margin,
 };
 use latent_nats_proto::triggers::{AckNumbers, Delivery, Inspect, InspectError, Pull, Pulled, Settle, SettleAnswer, Settlement};
-use latent_nats_proto::{Connection as Standing, Ended, Exchange as _};
+use latent_nats_proto::{Connection as Standing, Ended, Exchange as _, UncertainCause};
 use latent_node::delivery::{Backlog, Condemned, Confirmation, Handed, PutOff, Unsettled, Visit, VisitEnd, VisitNext, VisitSettlement};
 use latent_node::{ActivationEnd, CallOrder, InboundOrder, LocalActivationManager, Reservation};
 
@@ -54,7 +54,7 @@ fn stored_at(message: &Delivery<'_>) -> UnixMillis {
 pub(super) struct Place<'a> {
     pub(super) installed: &'a Installed,
     pub(super) binding: &'a TriggerBinding,
-    index: usize,
+    pub(super) index: usize,
     manager: &'a Arc<LocalActivationManager>,
 }
 
@@ -131,7 +131,7 @@ impl Place<'_> {
             installed.board.pulling(*index);
             match stop.race(self.pull(&mut lease, timer)).await {
                 None => machine.stop(),
-                Some(Err(trouble)) => return self.failed_and_parked(lease, &reservation, trouble),
+                Some(Err(trouble)) => return self.failed_and_parked(lease, &reservation, installed.board.placed(*index, trouble)),
                 Some(Ok(handed)) => {
                     let timeout = self.binding.policy().operation_timeout_millis;
                     let passed_over = |handed| installed.board.passed_over(*index, handed, timeout, asked_at);
@@ -346,7 +346,7 @@ impl Place<'_> {
         if matches!(parked, Some(Ok(()))) {
             installed.board.parked(*index);
         } else if let Some(Err(why)) = &parked {
-            installed.board.not_parked(*index, why);
+            installed.board.troubled(*index, StepFault::NotParked, why);
             self.tell_not_parked(sequence, why);
         }
         machine.parked(installed.client.clock.mono(), matches!(parked, Some(Ok(()))));
@@ -388,6 +388,9 @@ impl Place<'_> {
         let end = settle.finish();
         if end.connection == Standing::Close {
             lease.discard();
+        }
+        if end.answer == SettleAnswer::Uncertain(UncertainCause::PermissionOfAnother) {
+            self.tell_settlement_refused();
         }
         machine.settled(match end.answer {
             SettleAnswer::Confirmed => Confirmation::Confirmed,
@@ -479,9 +482,16 @@ impl Place<'_> {
         self.failed_at(handed, reservation.map(Reservation::generation), trouble)
     }
 
-    fn failed_at(&self, handed: Option<Handed>, generation: Option<latent_core::RouteGeneration>, trouble: Trouble) -> StepOutcome {
+    fn failed_at(&self, handed: Option<Handed>, generation: Option<latent_core::RouteGeneration>, mut trouble: Trouble) -> StepOutcome {
         let Self { installed, index, binding, .. } = self;
         let step = LastStep { epoch: installed.epoch, binding: *index, handed, generation, end: StepEnd::Failed(trouble.fault) };
+        // The wait says less than what is waited for, which another binding of the tenant may have seen.
+        let is_of_tenant = |other: usize| installed.places.get(other) == installed.places.get(*index);
+        if trouble.fault == StepFault::Backoff
+            && let Some((fault, why)) = installed.board.cause_of_backoff(is_of_tenant)
+        {
+            trouble = Trouble::new(fault, why.to_string());
+        }
         let is_news = installed.board.failed(step, trouble.fault, &trouble.why);
         if is_news && let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) {
             let (id, kind, why, address) = (binding.id(), trouble.fault.kind(), &trouble.why, installed.client.address());

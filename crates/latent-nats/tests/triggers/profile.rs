@@ -349,3 +349,22 @@ async fn what_the_user_may_not_do_is_told_as_that() {
     assert!(bench.broker.log().contains("Violation"));
     assert_eq!(bench.backlog("one").await, (1, 0));
 }
+
+/// A user without the right to settle: the function succeeds and the message comes again, which is told for as long as it is there.
+#[tokio::test]
+async fn a_user_who_may_not_settle_is_told_as_that() {
+    require_broker!();
+    let mut setup = Setup::default();
+    let mut user = BrokerUser::trigger("shop", &password("shop"), [(STREAM, "one")]);
+    user.publish.retain(|subject| !subject.starts_with("$JS.ACK."));
+    assert_eq!(user.publish.len(), 2);
+    setup.spec.auth = latent_testkit::broker::BrokerAuth::Users(vec![user]);
+    let mut bench = Bench::start(setup).await;
+    bench.publish("one", r#"["ok"]"#).await;
+    let step = bench.step_until_reported().await;
+    assert!(matches!(step.end, StepEnd::Settled { confirmation: Confirmation::Uncertain, .. }), "{step:?}");
+    let (fault, why) = bench.monitor.bindings()[0].problem.clone().unwrap();
+    assert_eq!(fault, StepFault::SettlementRefused);
+    assert!(why.contains("latent broker permissions"), "{why}");
+    assert_eq!(bench.backlog("one").await, (0, 1), "the broker has not settled it");
+}

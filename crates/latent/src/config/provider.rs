@@ -72,7 +72,15 @@ fn read_profile(report: &mut Report<'_>, section: &mut Section<'_>) {
 
 pub(super) fn read_credential(report: &mut Report<'_>, mut section: Section<'_>) -> CredentialDraft {
     let tenant = section.required_name(report, "tenant", "tenant = \"acme\"", TenantId::parse);
-    let user = section.text(report, "user").map(|user| user.value.to_owned());
+    let user = section.text(report, "user");
+    let (user, user_at) = (user.as_ref().map(|user| user.value.to_owned()), user.map(|user| user.at));
+    let bytes_max = latent_nats::limits::USERNAME_BYTES.max_usize();
+    let fits = |name: &String| (1..=bytes_max).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+    if let (Some(at), Some(false)) = (user_at, user.as_ref().map(fits)) {
+        let problem =
+            format!("user has to be 1 to {bytes_max} visible ASCII characters without spaces; leave it out where the secret is a token");
+        report.push(at, Fault::Provider { what: "this credential".to_owned(), problem });
+    }
     let secret = section.required_text(report, "secret", "secret = \"acme-nats\", its name in the secret store");
     let secret = secret.and_then(|name| match SecretName::parse(name.value) {
         Ok(value) => Some(Spanned { value, at: name.at }),

@@ -173,6 +173,16 @@ fn check_credentials(report: &mut Report<'_>, draft: &Draft) {
         report.push(at, Fault::NoTriggerCredential { tenant: tenant.to_string(), in_engine: draft.streams.is_none() });
     }
     for credential in draft.streams.iter().flat_map(|streams| &streams.credentials) {
+        let same = |other: &&CredentialDraft| {
+            let (one, other) = (credential.tenant.as_ref(), other.tenant.as_ref());
+            one.zip(other).is_some_and(|(one, other)| one.value == other.value && other.at < one.at)
+        };
+        if let Some(tenant) =
+            credential.tenant.as_ref().filter(|_| draft.streams.iter().flat_map(|streams| &streams.credentials).any(|other| same(&other)))
+        {
+            let problem = format!("tenant {} has another one above; a tenant has one", tenant.value);
+            report.push(tenant.at, Fault::Provider { what: "this credential of [broker]".to_owned(), problem });
+        }
         if let Some(unused) = credential.tenant.as_ref().filter(|tenant| !config.tenants().contains(&tenant.value)) {
             report.push(unused.at, Fault::UnusedCredential { provider: "[broker]".to_owned(), tenant: unused.value.to_string() });
         }

@@ -196,6 +196,8 @@ filter = "orders.divide"
         ("service = \"plain\"", "service = \"plan\"", "config-unknown-service", "did you mean"),
         ("tenant = \"acme\"\nservice", "tenant = \"bolt\"\nservice", "config-foreign-service", "bolt"),
         ("tenant = \"acme\", user", "tenant = \"bolt\", user", "config-no-credential", "acme"),
+        ("user = \"u\"", "user = \"\"", "config-provider", "visible ASCII"),
+        ("secret = \"s\" }]", "secret = \"s\" }, { tenant = \"acme\", secret = \"t\" }]", "config-provider", "a tenant has one"),
         ("server_name = \"nats.example.net\"\n", "", "config-missing-key", "server_name"),
         ("allow_non_public_peer = \"127.0.0.1:4222\"\n", "", "config-streams", "allow_non_public_peer"),
         ("[secrets]\nkey_file = \"secrets.key\"\n", "", "config-no-secrets", "[secrets]"),

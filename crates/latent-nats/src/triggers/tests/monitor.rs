@@ -125,7 +125,8 @@ async fn what_another_node_may_have_settled_is_not_told_as_given_up() {
 async fn a_dead_letter_that_cannot_be_kept_is_told() {
     let board = Board::new(Epoch(3), 1, 1);
     board.driven();
-    board.not_parked(0, "the topic is full");
+    assert!(board.troubled(0, StepFault::NotParked, "the topic is full"));
+    assert!(!board.troubled(0, StepFault::NotParked, "the topic is full"), "told once");
     board.settled(step(StepEnd::Unsettled(Unsettled::NotParked(TerminationReason::Rejected))), None);
     board.inspected(0, Backlog { pending: 0, unacknowledged: 1, delivered_up_to: 7, deliveries: 7, settled_up_to: 6 }, NOW);
     board.quiet(0, false);
@@ -135,6 +136,17 @@ async fn a_dead_letter_that_cannot_be_kept_is_told() {
         StepEnd::Settled { settlement: VisitSettlement::Terminate(TerminationReason::Rejected), confirmation: Confirmation::Confirmed };
     board.settled(step(ended), None);
     assert_eq!(board.problem(0), None);
+}
+
+/// What keeps a tenant from dialling is told at each of its bindings, whichever of them dialled.
+#[tokio::test]
+async fn the_cause_of_a_wait_is_told_at_every_binding_of_the_tenant() {
+    let board = Board::new(Epoch(3), 3, 2);
+    assert_eq!(board.cause_of_backoff(|_| true), None);
+    board.failed(step(StepEnd::Failed(StepFault::AuthenticationRefused)), StepFault::AuthenticationRefused, "not taken");
+    let (fault, why) = board.cause_of_backoff(|index| index < 2).unwrap();
+    assert_eq!((fault, &*why), (StepFault::AuthenticationRefused, "not taken"));
+    assert_eq!(board.cause_of_backoff(|index| index == 2), None);
 }
 
 /// D-22: what is only left to be parked is one message; the one at its place in a stream that was made anew is another.
