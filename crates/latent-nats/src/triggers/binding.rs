@@ -141,11 +141,8 @@ impl TriggerBinding {
         let consumer = name(draft.consumer.as_deref(), "consumer", "name its durable consumer", ConsumerName::parse)?;
         let filter = name(draft.filter.as_deref(), "filter", "give the consumer's one subject, without wildcards", Subject::parse)?;
         let trigger = draft.trigger.as_deref().map(|trigger| parsed("trigger", BindingId::parse(trigger))).transpose()?;
-        let dead_letter = draft.dead_letter.as_deref().map(|topic| parsed("deadLetter", TopicName::parse(topic))).transpose()?;
         let input = input_of(draft)?;
-        if let (Some(_), BindingInput::Values, Err(error)) = (&dead_letter, &input, TopicName::parse(stream.as_str())) {
-            return Err(BindingProblem::DeadLetterOf { stream, error: Box::new(error) });
-        }
+        let dead_letter = dead_letter_of(draft, &input, &stream)?;
         let number = |value: Option<u64>, field, limit: &latent_core::Limit, advice| {
             let value = value.ok_or(BindingProblem::Missing { field, advice })?;
             limit.check(value).map_err(|error| BindingProblem::Limit { field, error })
@@ -204,6 +201,15 @@ impl TriggerBinding {
 
 /// Headers of a message, at most.
 const HEADER_BYTES: u64 = latent_nats_proto::limits::DELIVERED_HEADER_BYTES.max;
+
+/// The dead-letter topic. A letter tells where its event lay as the place in a topic.
+fn dead_letter_of(draft: &BindingDraft, input: &BindingInput, stream: &StreamName) -> Result<Option<TopicName>, BindingProblem> {
+    let topic = draft.dead_letter.as_deref().map(|topic| parsed("deadLetter", TopicName::parse(topic))).transpose()?;
+    match (&topic, input, TopicName::parse(stream.as_str())) {
+        (Some(_), BindingInput::Values, Err(error)) => Err(BindingProblem::DeadLetterOf { stream: stream.clone(), error: Box::new(error) }),
+        _ => Ok(topic),
+    }
+}
 
 fn input_of(draft: &BindingDraft) -> Result<BindingInput, BindingProblem> {
     match draft.input.as_deref() {
