@@ -73,7 +73,7 @@ pub(crate) enum Command {
     #[command(subcommand, after_help = "Example:\n  latent secret list -c latent.toml")]
     Secret(SecretCommand),
     /// Set a broker up for a node: its streams, and who may do what there
-    #[command(subcommand, after_help = "Example:\n  latent broker permissions -c latent.toml > authorization.conf")]
+    #[command(subcommand, after_help = "Example:\n  latent broker permissions -c latent.toml > new.conf && mv new.conf authorization.conf")]
     Broker(BrokerCommand),
     /// See whether the wall clock is believed, or say that it is right
     #[command(subcommand, after_help = "Example:\n  latent clock status -c latent.toml")]

@@ -16,12 +16,13 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  latent broker permissions -c latent.toml > authorization.conf
+  latent broker permissions -c latent.toml > new.conf && mv new.conf authorization.conf
   latent broker permissions -c latent.toml --verify
 
 It prints what nats-server must allow each user of the configuration, and nothing more: one user for the node's bus, one for each tenant of a \
-[[provider]], and an operator for `latent broker provision`. There is no password in it: each is a variable that the server must be given. A \
-configuration with several brokers has a block for each.
+[[provider]], one for each tenant whose triggers a broker wakes, and an operator for `latent broker provision`. The file is put in place only \
+when the command has succeeded: a server with an empty one lets everybody in. There is no password in it: each is a variable that the server \
+must be given. A configuration with several brokers has a block for each.
 
 With --verify the brokers are asked: each user whose password is at hand (in the store of secrets; the operator's in AV_NATS_USER and \
 AV_NATS_PASSWORD) must be able to do what it needs, and nothing else that is tried: other subjects, streams, inboxes, administration. \
