@@ -27,10 +27,11 @@
 
 mod command;
 mod event;
+mod handed;
 mod parking;
 mod snapshot;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use latent_core::{ActivationOutcome, Disposition, MonoTime, Offset};
 
@@ -40,12 +41,16 @@ use super::source::{Head, HeadContent, KeyId, Listing, Remembered, Settlement, S
 
 pub use command::{Command, CycleOptions, Intake, Termination};
 pub use event::EventState;
+use handed::Hold;
 pub use snapshot::{CycleSnapshot, CycleState};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 enum State {
     Waiting,
     Ready,
+    /// It would be ready, but somebody else may have it.
+    Lapsed,
     Delayed(MonoTime),
     Beginning,
     Running,
@@ -63,27 +68,33 @@ enum State {
 
 /// A pull that is not answered.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(test, derive(PartialEq, Eq, Hash))]
 struct OpenPull {
     heads_max: u32,
     /// The end known when it was asked for.
     known_end: Offset,
+    /// Something was handed out for it.
+    gave: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(test, derive(PartialEq, Eq, Hash))]
 struct Entry {
     content: HeadContent,
     attempts: u32,
     state: State,
+    hold: Hold,
 }
 
 /// See the module.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
 pub struct Cycle {
     options: CycleOptions,
     settled: SettledSet,
     entries: BTreeMap<Offset, Entry>,
     /// Unsettled events of each key in order; only the front may leave `Waiting`.
-    keys: HashMap<KeyId, VecDeque<Offset>>,
+    keys: BTreeMap<KeyId, VecDeque<Offset>>,
     ready: BTreeSet<Offset>,
     timers: BTreeSet<(MonoTime, Offset)>,
     /// Settlements and postponements to hand out.
@@ -135,7 +146,7 @@ impl Cycle {
             park_faults: 0,
             settled: remembered.settled,
             entries: BTreeMap::new(),
-            keys: HashMap::new(),
+            keys: BTreeMap::new(),
             ready: BTreeSet::new(),
             timers: BTreeSet::new(),
             outbox: VecDeque::new(),
@@ -162,6 +173,7 @@ impl Cycle {
     pub fn handle_pulled(&mut self, now: MonoTime, answer: Result<Listing, SourceError>) {
         let Some(pull) = self.pull_open.take() else { return };
         match answer {
+            Ok(Listing { heads, .. }) if self.is_handed_out() => self.end_handed_pull(now, pull, heads),
             Ok(Listing { heads, first }) => {
                 self.source_faults = 0;
                 self.drop_expired(now, first);
@@ -191,6 +203,10 @@ impl Cycle {
                 entry.state = State::Running;
                 self.source_faults = 0;
             }
+            Err(_) if entry.hold.over => {
+                self.in_flight = self.in_flight.saturating_sub(1);
+                self.let_go(now, offset);
+            }
             Err(SourceError::Undecodable) => {
                 self.in_flight = self.in_flight.saturating_sub(1);
                 self.terminate(offset, TerminationReason::Undecodable);
@@ -218,7 +234,10 @@ impl Cycle {
         self.in_flight = self.in_flight.saturating_sub(1);
         #[cfg(test)]
         self.leak_permit_if_planted();
-        if self.stopped && *outcome == ActivationOutcome::Cancelled {
+        if entry.hold.over {
+            return self.let_go(now, offset);
+        }
+        if *outcome == ActivationOutcome::Cancelled && (self.stopped || entry.hold.cut) {
             return self.take_back_attempt(now, offset);
         }
         let disposition = outcome.disposition();
@@ -244,6 +263,9 @@ impl Cycle {
     pub fn handle_not_started(&mut self, now: MonoTime, offset: Offset) {
         if self.entries.get(&offset).is_some_and(|entry| entry.state == State::Running) {
             self.in_flight = self.in_flight.saturating_sub(1);
+            if self.is_over(offset) {
+                return self.let_go(now, offset);
+            }
             self.take_back_attempt(now, offset);
         }
     }
@@ -252,6 +274,9 @@ impl Cycle {
     pub fn handle_settled(&mut self, now: MonoTime, offset: Offset, answer: Result<(), SourceError>) {
         let Some(entry) = self.entries.get(&offset).copied() else { return };
         let State::Settling(settlement) = entry.state else { return };
+        if entry.hold.over {
+            return self.let_go(now, offset);
+        }
         if answer.is_err() {
             let until = now.plus_millis(self.source_backoff_millis());
             self.set_state(offset, State::Unsettled(settlement, until));
@@ -259,8 +284,7 @@ impl Cycle {
             return;
         }
         self.source_faults = 0;
-        self.settled.insert(offset);
-        self.cursor = self.settled.first_unsettled(self.cursor);
+        self.note_settled(offset);
         self.entries.remove(&offset);
         if let HeadContent::Event(key) = entry.content {
             self.leave_key(now, key, offset);
@@ -354,7 +378,7 @@ impl Cycle {
         }
         let attempts = self.remembered.get(&head.offset).map(|(attempts, _)| *attempts);
         let attempts = self.condemned.get(&head.offset).map(|(_, attempts)| *attempts).or(attempts).unwrap_or_default();
-        self.entries.insert(head.offset, Entry { content: head.content, attempts, state: State::Waiting });
+        self.entries.insert(head.offset, Entry { content: head.content, attempts, state: State::Waiting, hold: Hold::default() });
         match head.content {
             HeadContent::Undecodable => self.make_ready(head.offset),
             HeadContent::Event(key) => {
@@ -372,7 +396,8 @@ impl Cycle {
     /// Un-notes an attempt that did not count. While stopping, the event is left to the next process, which may run it at once (T-048).
     fn take_back_attempt(&mut self, now: MonoTime, offset: Offset) {
         let Some(entry) = self.entries.get_mut(&offset) else { return };
-        entry.attempts = entry.attempts.saturating_sub(1);
+        entry.attempts = entry.attempts.saturating_sub(1).max(entry.hold.others);
+        entry.hold.cut = false;
         let attempts = entry.attempts;
         if offset < self.first {
             return self.drop_event(now, offset);
@@ -441,7 +466,9 @@ impl Cycle {
 
     /// It is this event's turn. One that may not run (again) needs no permit.
     fn make_ready(&mut self, offset: Offset) {
-        if let Some(reason) = self.never_runs(offset) {
+        if self.is_lapsed(offset) {
+            self.set_state(offset, State::Lapsed);
+        } else if let Some(reason) = self.never_runs(offset) {
             self.terminate(offset, reason);
         } else {
             self.set_state(offset, State::Ready);
@@ -497,12 +524,15 @@ impl Cycle {
 
     /// Begins the earliest ready event if a permit is there.
     fn poll_begin(&mut self) -> Option<Command> {
-        if self.permits == 0 || self.in_flight >= self.options.policy.in_flight_max {
+        if self.permits <= self.promised() || self.in_flight >= self.options.policy.in_flight_max {
             return None;
         }
         let offset = self.ready.pop_first()?;
         self.permits -= 1;
         self.in_flight += 1;
+        if let Some(entry) = self.entries.get_mut(&offset) {
+            entry.hold.cut = false;
+        }
         self.set_state(offset, State::Beginning);
         Some(Command::Begin { offset, attempt: self.attempts(offset).saturating_add(1) })
     }
@@ -516,13 +546,14 @@ impl Cycle {
             return None;
         }
         self.pull_not_before = None;
-        self.pull_open = Some(OpenPull { heads_max, known_end: self.known_end });
+        self.pull_open = Some(OpenPull { heads_max, known_end: self.known_end, gave: false });
         Some(Command::Pull { from: self.cursor, heads_max })
     }
 
     /// There is something to list and room for it, permits apart.
     fn wants_pull(&self) -> bool {
-        self.pull_open.is_none() && self.cursor < self.known_end && self.window_used() < self.options.window_max
+        let room = if self.is_handed_out() { self.handed_room() > 0 } else { self.window_used() < self.options.window_max };
+        self.pull_open.is_none() && self.cursor < self.known_end && room
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "the limit's range fits 32 bits")]
@@ -531,18 +562,22 @@ impl Cycle {
         match self.options.intake {
             Intake::LookAhead => room,
             Intake::Reserved => room.min(self.permits.saturating_sub(self.held())),
+            Intake::HandedOut => room.min(self.handed_room()).min(self.permits.saturating_sub(self.held())),
         }
     }
 
     /// How far has been looked beyond the first unsettled event. Nothing is used while that one is not listed itself, however much
     /// behind it an earlier process has settled.
     fn window_used(&self) -> u32 {
+        if self.is_handed_out() {
+            return u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        }
         u32::try_from(self.cursor.0.saturating_sub(self.settled.floor().0)).unwrap_or(u32::MAX)
     }
 
     /// Listed events that will need a permit, those of later attempts included.
-    fn held(&self) -> u32 {
-        let waiting = self.entries.values().filter(|entry| matches!(entry.state, State::Waiting | State::Ready)).count();
+    pub(super) fn held(&self) -> u32 {
+        let waiting = self.entries.values().filter(|entry| matches!(entry.state, State::Waiting | State::Ready | State::Lapsed)).count();
         u32::try_from(waiting).unwrap_or(u32::MAX)
     }
 
@@ -555,6 +590,10 @@ impl Cycle {
         let ready = u32::try_from(self.ready.len()).unwrap_or(u32::MAX);
         match self.options.intake {
             Intake::LookAhead => ready.min(free),
+            Intake::HandedOut => {
+                let wanted = if self.wants_pull() { self.handed_room() } else { self.promised() };
+                self.held().saturating_add(wanted).min(free)
+            }
             Intake::Reserved => {
                 let wanted = if self.wants_pull() { free } else { self.pull_open.map_or(0, |pull| pull.heads_max) };
                 self.held().saturating_add(wanted).min(free)

@@ -23,7 +23,7 @@ use crate::{ActivationEnd, InboundTarget, LocalActivationManager, NodeError};
 
 use super::cycle::Intake;
 use super::policy::DeliveryPolicy;
-use super::source::{Listing, Remembered, Source, SourceError};
+use super::source::{Listing, Remembered, Source, SourceError, SourceNews};
 use allowance::LogAllowance;
 pub use handle::{BindingStatus, Changed, DeliveryHandle, DeliveryTotals, EventStatus, LatencyMillis};
 use handle::{Change, Question, Shared};
@@ -65,6 +65,7 @@ pub struct PartitionSpec {
 /// News for one unit, from whatever thread.
 enum News {
     Available(Offset),
+    Told(SourceNews),
     Pulled(Result<Listing, SourceError>),
     Begun(Offset, Result<DeliveredEvent, SourceError>),
     Finished(Offset, Box<ActivationEnd>),
@@ -138,7 +139,9 @@ impl DeliveryDriver {
                 let index = self.next_unit;
                 self.next_unit += 1;
                 self.shared.listen(&parts.topic, partition.partition, index);
-                self.units.insert(index, Box::new(Unit::new(Arc::clone(&parts), partition)));
+                let shared = Arc::clone(&self.shared);
+                let reporter = Arc::new(move |news| shared.tell(index, News::Told(news)));
+                self.units.insert(index, Box::new(Unit::new(Arc::clone(&parts), partition, reporter)));
                 self.touched.insert(index);
             }
         }
@@ -200,7 +203,7 @@ impl DeliveryDriver {
                 Change::Remove(bindings, removed) => {
                     let units = self.units.iter_mut().filter(|(_, unit)| bindings.contains(&unit.parts.id));
                     let units = units.map(|(index, unit)| {
-                        unit.cycle.stop();
+                        unit.stop();
                         *index
                     });
                     let units: BTreeSet<_> = units.collect();
@@ -239,6 +242,11 @@ impl DeliveryDriver {
         let Some(unit) = self.units.get_mut(&index) else { return };
         match news {
             News::Available(end) => unit.cycle.handle_available(end),
+            News::Told(news) => {
+                if let Some(activation) = unit.take_told(now, news) {
+                    self.manager.cancel(activation);
+                }
+            }
             News::Pulled(answer) => unit.take_pulled(now, answer),
             News::Begun(offset, answer) => {
                 if let Some((reservation, order)) = unit.take_begun(now, offset, answer) {
@@ -248,6 +256,7 @@ impl DeliveryDriver {
                 }
             }
             News::Finished(offset, end) => {
+                unit.tell_ended(offset);
                 let at = At { now, unix: self.clock.unix(), allowance: &mut self.allowance };
                 unit.take_finished(at, offset, &end, &self.shared);
             }
@@ -317,7 +326,7 @@ impl DeliveryDriver {
 
     fn stop(&mut self) {
         for (index, unit) in &mut self.units {
-            unit.cycle.stop();
+            unit.stop();
             self.touched.insert(*index);
         }
     }

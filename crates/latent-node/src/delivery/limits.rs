@@ -107,6 +107,51 @@ pub const REFUSED_WAIT_MILLIS: Limit = Limit {
     max: 60_000,
     bounds: "wait before a binding whose service cannot be called asks again",
 };
+/// How long a broker waits for a message to be settled or renewed.
+pub const ACK_WAIT_MILLIS: Limit = Limit {
+    name: "lane_ack_wait_millis",
+    unit: "ms",
+    default: 30_000,
+    min: 3_000,
+    max: 3_600_000,
+    bounds: "how long a consumer's message stays with the node that has it, unless it is renewed: `ack_wait` of the consumer",
+};
+/// When a lease is renewed.
+pub const RENEW_PERCENT: Limit = Limit {
+    name: "lane_renew_percent",
+    unit: "percent",
+    default: 33,
+    min: 5,
+    max: 33,
+    bounds: "share of `ack_wait` after which a lease is renewed, and as much of it for one pull",
+};
+/// When a lease is taken as lost.
+pub const LAPSE_PERCENT: Limit = Limit {
+    name: "lane_lapse_percent",
+    unit: "percent",
+    default: 10,
+    min: 5,
+    max: 30,
+    bounds: "share of `ack_wait` before its end at which a lease that was not renewed is taken as lost, and clocks may differ by",
+};
+/// How often a shut gate asks.
+pub const GATE_INSPECT_PERCENT: Limit = Limit {
+    name: "lane_gate_inspect_percent",
+    unit: "percent",
+    default: 20,
+    min: 5,
+    max: 50,
+    bounds: "share of `ack_wait` after which a lane that waits for what others hold asks the broker again",
+};
+/// Messages of one lane.
+pub const LANE_HELD: Limit = Limit {
+    name: "lane_messages_held",
+    unit: "count",
+    default: 64,
+    min: 1,
+    max: 1_024,
+    bounds: "messages of one partition that a node holds unsettled for one binding; what is beyond is left to the broker",
+};
 /// Guest log of a node, at once.
 pub const GUEST_LOG_BURST_BYTES: Limit = Limit {
     name: "guest_log_burst_bytes",
@@ -141,6 +186,11 @@ pub const ALL: &[Limit] = &[
     PARK_BACKOFF_MILLIS,
     PARK_BACKOFF_MAX_MILLIS,
     REFUSED_WAIT_MILLIS,
+    ACK_WAIT_MILLIS,
+    RENEW_PERCENT,
+    LAPSE_PERCENT,
+    GATE_INSPECT_PERCENT,
+    LANE_HELD,
     GUEST_LOG_BURST_BYTES,
     GUEST_LOG_BYTES_PER_SECOND,
 ];

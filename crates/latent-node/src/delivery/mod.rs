@@ -6,6 +6,7 @@
 
 mod cycle;
 mod driver;
+mod lane;
 pub mod limits;
 mod policy;
 mod settled;
@@ -20,10 +21,12 @@ pub use driver::{
     Attempt, AttemptLog, BindingSpec, BindingStatus, Changed, DeliveryDriver, DeliveryHandle, DeliveryTotals, EventStatus, LatencyMillis,
     PartitionSpec,
 };
+pub use lane::{Delivery, Inspected, Lane, LaneCommand, LaneOptions, NotOurs, PinId, PullEnd, ReplyId};
 pub use policy::DeliveryPolicy;
 pub use settled::SettledSet;
 pub use source::{
-    Head, HeadContent, KeyId, Listing, Postponement, Remembered, Settlement, Source, SourceError, TerminationReason, origin_of,
+    Arrival, Head, HeadContent, KeyId, Listing, Postponement, Remembered, Reporter, Settlement, Source, SourceError, SourceNews,
+    TerminationReason, origin_of,
 };
 pub use visit::{
     Backlog, Condemned, Confirmation, Handed, Known, PutOff, Unsettled, Visit, VisitEnd, VisitNext, VisitPolicy, VisitSettlement, Waiting,

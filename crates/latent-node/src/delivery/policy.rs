@@ -5,7 +5,7 @@ use latent_core::LimitError;
 use super::limits;
 
 /// The delivery policy of one binding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeliveryPolicy {
     /// Runs of one event, the first included.
     pub deliveries_max: u32,

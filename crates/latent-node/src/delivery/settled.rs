@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use latent_core::Offset;
 
 /// A set of settled offsets. Invariants: every range lies above the floor, ranges neither touch nor overlap, none is empty.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SettledSet {
     floor: u64,
     /// Start of a range → its end, exclusive.

@@ -1,5 +1,7 @@
 //! What the delivery cycle needs from a place that events come from. Knows no NATS and no file.
 
+use std::sync::Arc;
+
 use latent_capabilities::Origin;
 pub use latent_core::TerminationReason;
 use latent_core::{BindingId, DeliveredEvent, MonoTime, Offset, Place, Replay, Ticket, UnixMillis, Verdict};
@@ -12,7 +14,7 @@ use super::settled::SettledSet;
 pub struct KeyId(pub u64);
 
 /// What a pull tells of one event: enough to decide when it may run, without holding its payload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Head {
     /// Its position.
     pub offset: Offset,
@@ -21,7 +23,7 @@ pub struct Head {
 }
 
 /// See [`Head`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HeadContent {
     /// An event with this key.
     Event(KeyId),
@@ -38,8 +40,36 @@ pub struct Listing {
     pub first: Offset,
 }
 
+/// An event that a broker handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Arrival {
+    /// The event.
+    pub head: Head,
+    /// How often it was handed out, this time included, to whomever.
+    pub deliveries: u32,
+}
+
+/// What a source that hands events out tells its cycle without being asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SourceNews {
+    /// There may be events up to this offset, exclusive.
+    Available(Offset),
+    /// An event was handed out. It uses one of the reservations of the open pull.
+    Handed(Arrival),
+    /// Somebody else may get the event any moment: its run is to be stopped, and neither it nor anything behind it in its key may begin
+    /// until it comes again or is over.
+    Lapsed(Offset),
+    /// The event was handed out once more, to this process.
+    Again(Arrival),
+    /// The event is over for this process: it was settled by another, or is left to the next one. What runs of it is to be stopped.
+    Over(Offset),
+}
+
+/// Takes the news of one source. May be called from any thread.
+pub type Reporter = Arc<dyn Fn(SourceNews) + Send + Sync>;
+
 /// How an event is settled for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Settlement {
     /// Its activation succeeded.
     Acknowledged,
@@ -120,4 +150,17 @@ pub trait Source: Send {
 
     /// Settles the event. A success survives a power cut.
     fn settle(&mut self, offset: Offset, settlement: Settlement) -> Ticket<Result<(), SourceError>>;
+
+    /// Where news goes, told before anything is asked. Only a source that hands events out has any.
+    fn report_to(&mut self, reporter: Reporter) {
+        drop(reporter);
+    }
+
+    /// An activation of the event has ended, however. Told before anything that follows from it.
+    fn ended(&mut self, offset: Offset) {
+        let _ = offset;
+    }
+
+    /// Nothing new will be asked for. What a source keeps for later it may let go of; an open pull is to be answered.
+    fn stop(&mut self) {}
 }

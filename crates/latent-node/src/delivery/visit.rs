@@ -142,7 +142,7 @@ pub enum VisitSettlement {
 }
 
 /// What is known of a settlement that was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Confirmation {
     /// The source has the command. Not that the event was still pending (T-049).
     Confirmed,

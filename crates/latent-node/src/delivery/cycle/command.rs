@@ -6,16 +6,20 @@ use crate::delivery::policy::DeliveryPolicy;
 use crate::delivery::source::{Settlement, TerminationReason};
 
 /// What listing an event costs at its source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Intake {
     /// Listing takes nothing out: events stay in the log until they begin. Only beginning needs a permit.
     LookAhead,
     /// Listing takes events out of the source, so no more are pulled than permits are held (T-102).
     Reserved,
+    /// As [`Intake::Reserved`], and the source is a broker that hands events out: it may hand any of them out again, in any order, and what
+    /// it passes over may come later, since somebody else may hold it. Events come by [`crate::delivery::SourceNews`]; an answer to a pull only says
+    /// that it is over.
+    HandedOut,
 }
 
 /// How a cycle behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CycleOptions {
     /// Attempts, delays and parallelism.
     pub policy: DeliveryPolicy,
@@ -28,7 +32,7 @@ pub struct CycleOptions {
 }
 
 /// What becomes of an event that never runs (again).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Termination {
     /// It is settled.
     Plain,
@@ -37,7 +41,7 @@ pub enum Termination {
 }
 
 /// What the driver is to do. Each command is answered by the `handle_*` call named with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Command {
     /// [`crate::delivery::Source::pull`]; answered by [`super::Cycle::handle_pulled`].
     Pull {

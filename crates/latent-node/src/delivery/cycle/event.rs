@@ -51,7 +51,8 @@ impl Cycle {
 const fn state_of(state: State) -> EventState {
     match state {
         State::Waiting => EventState::BehindItsKey,
-        State::Ready => EventState::Ready,
+        // It goes on as soon as the broker says whose it is, which nobody can hasten.
+        State::Ready | State::Lapsed => EventState::Ready,
         State::Delayed(until) => EventState::Delayed(until),
         State::Beginning | State::Running => EventState::Running,
         State::Noting(reason) | State::Unnoted(reason, _) | State::Condemned(reason) | State::Parking(reason) => {

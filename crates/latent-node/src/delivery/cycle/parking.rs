@@ -14,6 +14,9 @@ impl Cycle {
         if answer.is_ok() {
             self.source_faults = 0;
         }
+        if self.is_over(offset) {
+            return self.let_go(now, offset);
+        }
         if offset < self.first {
             return self.drop_event(now, offset);
         }
@@ -30,6 +33,9 @@ impl Cycle {
         let Some(entry) = self.entries.get(&offset).copied() else { return };
         let State::Parking(reason) = entry.state else { return };
         self.parks_open = self.parks_open.saturating_sub(1);
+        if entry.hold.over {
+            return self.let_go(now, offset);
+        }
         match answer {
             Ok(()) => {
                 self.park_faults = 0;

@@ -54,7 +54,7 @@ impl Cycle {
                 | State::Settling(_)
                 | State::Unsettled(..) => unacknowledged += 1,
                 State::Delayed(_) => delayed += 1,
-                State::Waiting | State::Ready => {}
+                State::Waiting | State::Ready | State::Lapsed => {}
             }
         }
         let pending = self.known_end.0.saturating_sub(self.cursor.0) + self.entries.len() as u64;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use latent_core::{
-    ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, TopicName, UnixMillis, Verdict,
-    settle_margin,
+    ActivationId, ActivationOutcome, BindingId, Clock, Deadline, DeliveredEvent, MonoTime, Offset, Partition, TopicName, UnixMillis,
+    Verdict, settle_margin,
 };
 
 use super::allowance::LogAllowance;
@@ -16,7 +16,7 @@ use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState, EventStat
 use crate::delivery::limits;
 use crate::delivery::origin_of;
 use crate::delivery::policy::DeliveryPolicy;
-use crate::delivery::source::{Listing, Postponement, Settlement, Source, SourceError, TerminationReason};
+use crate::delivery::source::{Listing, Postponement, Reporter, Settlement, SourceNews, Source, SourceError, TerminationReason};
 use crate::{ActivationEnd, InboundOrder, InboundTarget, Reservation};
 
 /// Between two lines about the same fault of a source, and before one about another.
@@ -46,6 +46,8 @@ pub(super) struct At<'a> {
 struct Open {
     /// Until the activation has it.
     reservation: Option<Reservation>,
+    /// From then on.
+    activation: Option<ActivationId>,
     deadline: Deadline,
     stored_at: Option<UnixMillis>,
     settlement: Option<Settlement>,
@@ -83,7 +85,8 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    pub(super) fn new(parts: Arc<UnitParts>, spec: PartitionSpec) -> Self {
+    pub(super) fn new(parts: Arc<UnitParts>, mut spec: PartitionSpec, reporter: Reporter) -> Self {
+        spec.source.report_to(reporter);
         #[allow(clippy::cast_possible_truncation, reason = "the limit's range fits 32 bits")]
         let window_max = limits::WINDOW.default as u32;
         let termination = if parts.dead_letter.is_some() { Termination::Parked } else { Termination::Plain };
@@ -119,6 +122,24 @@ impl Unit {
 
     pub(super) fn is_quiet(&self) -> bool {
         self.cycle.is_quiet()
+    }
+
+    /// Begins nothing more.
+    pub(super) fn stop(&mut self) {
+        self.cycle.stop();
+        self.source.stop();
+    }
+
+    pub(super) fn tell_ended(&mut self, offset: Offset) {
+        self.source.ended(offset);
+    }
+
+    /// News of the source. Gives the activation that is to be stopped because of it.
+    pub(super) fn take_told(&mut self, now: MonoTime, news: SourceNews) -> Option<ActivationId> {
+        self.cycle.handle_news(now, news);
+        let (SourceNews::Lapsed(offset) | SourceNews::Over(offset)) = news else { return None };
+        self.forget_if_gone(offset);
+        self.open.get(&offset).and_then(|open| open.activation).filter(|_| self.cycle.is_to_stop(offset))
     }
 
     pub(super) fn wants_permit(&self) -> bool {
@@ -172,7 +193,7 @@ impl Unit {
             }
             Command::Begin { offset, attempt } => {
                 let deadline = Deadline::after(clock.mono(), self.parts.policy.operation_timeout_millis);
-                let open = Open { reservation: self.permits.pop(), deadline, stored_at: None, settlement: None };
+                let open = Open { reservation: self.permits.pop(), activation: None, deadline, stored_at: None, settlement: None };
                 self.open.insert(offset, open);
                 self.source.begin(offset, attempt).on_ready(move |answer| shared.tell(index, News::Begun(offset, answer)));
             }
@@ -200,6 +221,7 @@ impl Unit {
                 } else {
                     let open = Open {
                         reservation: None,
+                        activation: None,
                         deadline: Deadline::after(clock.mono(), 0),
                         stored_at: None,
                         settlement: Some(settlement),
@@ -286,6 +308,7 @@ impl Unit {
         answer: Result<DeliveredEvent, SourceError>,
     ) -> Option<(Reservation, InboundOrder)> {
         self.note_source(now, answer.as_ref().err());
+        let answer = if self.cycle.may_start(offset) { answer } else { Err(no_longer_ours()) };
         let (event, reservation) = match answer.and_then(|event| Ok((event, self.reservation_of(offset)?))) {
             Ok(begun) => begun,
             Err(error) => {
@@ -297,6 +320,7 @@ impl Unit {
         };
         let open = self.open.get_mut(&offset)?;
         open.stored_at = Some(event.stored_at);
+        open.activation = Some(reservation.activation());
         // The guest's part of the one deadline: what is kept is for settling (T-063).
         let guest = open.deadline.earlier_by(settle_margin(self.parts.policy.operation_timeout_millis));
         let origin = origin_of(&self.parts.id, &event);
@@ -365,6 +389,7 @@ impl Unit {
             self.verdicts.remove(&offset);
         }
         self.cycle.handle_settled(now, offset, answer);
+        self.forget_if_gone(offset);
     }
 
     fn count(&mut self, offset: Offset, settlement: Settlement) {
@@ -411,6 +436,10 @@ impl Unit {
     fn state(&self, state: CycleState) -> CycleState {
         if self.refused_until.is_some() && state < CycleState::Stalled { CycleState::Stalled } else { state }
     }
+}
+
+fn no_longer_ours() -> SourceError {
+    SourceError::Unavailable { reason: "the broker may have handed the event to another node".to_owned() }
 }
 
 /// A monotonic time as people read it.

@@ -14,7 +14,7 @@ use crate::delivery::{
 };
 
 /// A bug that a cycle is told to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::delivery) enum PlantedBug {
     /// Events of one key run at once.
     IgnoreKeys,

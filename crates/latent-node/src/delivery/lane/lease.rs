@@ -1,0 +1,75 @@
+//! Leases: until when a message is certainly this process's.
+
+use latent_core::MonoTime;
+
+use super::command::{Delivery, LaneCommand, ReplyId};
+use super::held::{Held, Stage};
+use super::{Confirmation, Lane};
+
+impl Lane {
+    /// The answer to [`LaneCommand::Renew`].
+    pub fn handle_renewed(&mut self, now: MonoTime, sequence: u64, reply: ReplyId, confirmation: Confirmation) {
+        if let Some(held) = self.held.get_mut(&sequence) {
+            held.renewal_answered(now, reply, confirmation == Confirmation::Confirmed, &self.options);
+        }
+    }
+
+    /// From when the lease of what arrives now is counted: its pull was sent before the broker can have delivered it.
+    pub(super) fn lease_begins(&self, now: MonoTime) -> MonoTime {
+        #[cfg(test)]
+        if self.planted == Some(super::model::Planted::LeaseFromArrival) {
+            return now;
+        }
+        let _ = now;
+        self.asked_at
+    }
+
+    pub(super) fn renew(&mut self, now: MonoTime) {
+        if !self.connected {
+            return;
+        }
+        let (losing, gate) = (!self.is_taking(), &self.gate);
+        for (sequence, held) in &mut self.held {
+            if held.renews_at(losing).is_some_and(|at| at <= now) && !gate.doubts(held) {
+                held.renewal_sent(now);
+                self.out.push_back(LaneCommand::Renew { sequence: *sequence, reply: held.delivery.reply });
+            }
+        }
+    }
+
+    /// Takes leases as lost whose time is over. What runs under one is stopped.
+    pub(super) fn lapse(&mut self, now: MonoTime) {
+        let is_over = |held: &Held| held.has_lease() && held.lapses_at(&self.options) <= now;
+        let over: Vec<u64> = self.held.iter().filter(|(_, held)| is_over(held)).map(|(sequence, _)| *sequence).collect();
+        for sequence in over.into_iter().rev() {
+            let Some(held) = self.held.get_mut(&sequence) else { continue };
+            held.lapsed = true;
+            match held.stage {
+                // Whether it is settled is not known: if it is not, it comes again.
+                Stage::Unlisted if !self.gate.is_open() && !self.gate.is_proven(held) => drop(self.held.remove(&sequence)),
+                Stage::Listed | Stage::Due(_) if self.phase == super::Phase::Losing => self.give_up(sequence),
+                Stage::Listed | Stage::Running => self.out.push_back(LaneCommand::Lapsed { sequence }),
+                _ => {}
+            }
+        }
+    }
+
+    /// A message that is known came again: its lease begins anew, and another subject settles it.
+    pub(super) fn take_again(&mut self, now: MonoTime, delivery: Delivery) {
+        let (begins, options) = (self.lease_begins(now), self.options);
+        let Some(held) = self.held.get_mut(&delivery.sequence) else { return };
+        held.renew_by_delivery(delivery, begins, &options);
+        match held.stage {
+            Stage::Away => held.stage = Stage::Unlisted,
+            Stage::Listed | Stage::Running => {
+                let arrival = held.arrival();
+                self.out.push_back(LaneCommand::Again(arrival));
+            }
+            Stage::Sent(_) => held.again = true,
+            Stage::Uncertain(settlement) => held.stage = Stage::Due(settlement),
+            Stage::Unlisted | Stage::Due(_) => {}
+        }
+        // The lease may be over already, if the answer was long under way.
+        self.lapse(now);
+    }
+}

@@ -1,0 +1,166 @@
+//! Every interleaving of two nodes before one broker, at a size where all of them can be gone through: real lanes under real cycles, and
+//! everything that may happen in between at every point (T-104, T-111).
+//!
+//! The explorer is our own few lines: what there is to buy brings a web server and its runtime, and would look at the same states.
+
+mod broker;
+mod node;
+mod world;
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::command::{Inspected, LaneOptions};
+use super::{Confirmation, Lane};
+use crate::delivery::{CycleOptions, DeliveryPolicy, Intake, Termination};
+use world::{Faults, Step, World};
+
+/// A fault that a lane, or the cycle above it, is told to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Planted {
+    /// The gate opens once the leases of others must be over, whatever is unsettled.
+    OpenOnLease,
+    /// The gate opens on any answer.
+    IgnoreUnsettled,
+    /// The gate takes the numbers for the messages.
+    TrustNumbers,
+    /// What failed is acknowledged.
+    AcknowledgeFailures,
+    /// A key goes on after an uncertain settlement.
+    GoOnAfterUncertain,
+    /// A pull asks for one more than is reserved.
+    PullAbove,
+    /// A lease counts from when the message arrived here.
+    LeaseFromArrival,
+}
+
+/// Everything about a world that does not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Setting {
+    keys: &'static [u64],
+    nodes: usize,
+    cells: u32,
+    lane: LaneOptions,
+    cycle: CycleOptions,
+    faults: Faults,
+    tick_millis: u64,
+    /// Whether what the broker sends takes time, and renewals do; settlements always do.
+    slow_answers: bool,
+}
+
+impl Setting {
+    fn new(keys: &'static [u64], cells: u32, in_flight_max: u32, faults: Faults) -> Self {
+        let lane = LaneOptions { ack_wait_millis: 100, ..LaneOptions::of_ack_wait(100) };
+        let policy =
+            DeliveryPolicy { in_flight_max, deliveries_max: 9, retry_delay_millis: 10, retry_delay_max_millis: 10, ..DeliveryPolicy::default() };
+        let cycle = CycleOptions { policy, intake: Intake::HandedOut, window_max: 64, termination: Termination::Plain };
+        Self { keys, nodes: 2, cells, lane, cycle, faults, tick_millis: 45, slow_answers: false }
+    }
+}
+
+impl Lane {
+    pub(super) fn open_if_planted(&mut self, seen: &Inspected) {
+        match self.planted {
+            Some(Planted::IgnoreUnsettled) => self.gate.open_by_mistake(),
+            Some(Planted::TrustNumbers) => self.gate.trust_everybody(seen, &self.held),
+            _ => {}
+        }
+    }
+
+    pub(super) fn open_on_lease_if_planted(&mut self, now: latent_core::MonoTime) {
+        let waited = self.pinned_at.is_some_and(|at| at.plus_millis(self.options.ack_wait_millis) <= now);
+        if self.planted == Some(Planted::OpenOnLease) && waited {
+            self.gate.open_by_mistake();
+        }
+    }
+
+    pub(super) fn batch_if_planted(&self, batch_max: u32) -> u32 {
+        batch_max + u32::from(self.planted == Some(Planted::PullAbove))
+    }
+
+    pub(super) fn confirmation_if_planted(&self, confirmation: Confirmation) -> Confirmation {
+        let goes_on = self.planted == Some(Planted::GoOnAfterUncertain) && confirmation == Confirmation::Uncertain;
+        if goes_on { Confirmation::Confirmed } else { confirmation }
+    }
+}
+
+/// More than any setting has: one that grows beyond is to be made smaller.
+const STATES_MAX: u64 = 60_000;
+
+/// What an exploration met.
+#[derive(Debug, Clone, Copy, Default)]
+struct Explored {
+    states: u64,
+    steps: u64,
+    /// Most deliveries of one world beyond the first of each message.
+    redelivered: u64,
+    runs: u64,
+    ends: u64,
+}
+
+/// A promise that was broken, and how to get there.
+#[derive(Debug)]
+struct Broken {
+    what: String,
+    path: Vec<Step>,
+}
+
+fn fingerprint(world: &World) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    world.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Goes through every world that can be reached, each once.
+fn explore(setting: Setting, planted: Option<Planted>) -> Result<Explored, Broken> {
+    let first = World::new(setting, planted);
+    let mut seen = HashSet::from([fingerprint(&first)]);
+    let mut explored = Explored::default();
+    let mut path: Vec<(World, Vec<Step>, Option<Step>)> = vec![(first.clone(), first.steps(), None)];
+    while let Some((world, open, _)) = path.last_mut() {
+        let Some(step) = open.pop() else {
+            path.pop();
+            continue;
+        };
+        let mut next = world.clone();
+        next.take(step);
+        explored.steps += 1;
+        if let Some(what) = next.violation.take() {
+            let path = path.iter().filter_map(|(_, _, step)| *step).chain([step]).collect();
+            return Err(Broken { what, path });
+        }
+        if !seen.insert(fingerprint(&next)) {
+            continue;
+        }
+        explored.states += 1;
+        assert!(explored.states < STATES_MAX, "too many states: {explored:?}");
+        explored.redelivered = explored.redelivered.max(next.redelivered());
+        explored.runs = explored.runs.max(next.runs());
+        let steps = next.steps();
+        explored.ends += u64::from(steps.is_empty());
+        path.push((next, steps, Some(step)));
+    }
+    Ok(explored)
+}
+
+/// One thing goes wrong in each, at every point, and once two of them.
+fn settings() -> Vec<(&'static str, Setting)> {
+    const NONE: Faults = Faults { ticks: 0, unpins: 0, disconnects: 0, deaths: 0, lost_answers: 0, failures: 0, rejections: 0 };
+    let keys: &[u64] = &[0, 1, 0];
+    vec![
+        ("nothing", Setting::new(keys, 2, 2, Faults { ticks: 1, failures: 1, ..NONE })),
+        ("unpin", Setting::new(keys, 2, 2, Faults { ticks: 3, unpins: 1, ..NONE })),
+        ("death", Setting::new(keys, 2, 2, Faults { ticks: 3, deaths: 1, ..NONE })),
+        ("disconnect", Setting::new(keys, 2, 2, Faults { ticks: 3, disconnects: 1, ..NONE })),
+        ("lost answer", Setting::new(keys, 2, 2, Faults { ticks: 3, lost_answers: 1, ..NONE })),
+    ]
+}
+
+#[test]
+fn no_interleaving_of_two_nodes_breaks_what_is_promised() {
+    for (name, setting) in settings() {
+        let began = std::time::Instant::now();
+        let explored = explore(setting, None).unwrap_or_else(|broken| panic!("{name}: {}\n{:#?}", broken.what, broken.path));
+        println!("{name}: {explored:?} {:?}", began.elapsed());
+    }
+}
