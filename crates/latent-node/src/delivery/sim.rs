@@ -6,7 +6,7 @@
 mod log;
 mod world;
 
-pub(super) use world::PlantedBug;
+pub(super) use world::{Chance, PlantedBug};
 use world::{Schedule, Violation, World};
 
 /// Runs one schedule to its end.

@@ -84,7 +84,7 @@ impl Schedule {
 }
 
 /// SplitMix64: small, seeded, the same everywhere.
-struct Chance(u64);
+pub(in crate::delivery) struct Chance(pub(in crate::delivery) u64);
 
 impl Chance {
     fn next(&mut self) -> u64 {
@@ -95,11 +95,11 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(in crate::delivery) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end.max(1) as u64).unwrap_or_default()
     }
 
-    fn one_in(&mut self, odds: usize) -> bool {
+    pub(in crate::delivery) fn one_in(&mut self, odds: usize) -> bool {
         self.below(odds) == 0
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use latent_core::{ActivationOutcome, MonoTime, Offset};
+use latent_core::{ActivationOutcome, MonoTime};
 
-use super::broker::{Broker, Place, Waiting};
+use super::broker::{Broker, Waiting};
 use super::node::Node;
 use super::{Planted, Setting};
 use crate::delivery::lane::{Delivery, Inspected, LaneCommand, PullEnd, ReplyId};
@@ -333,7 +333,9 @@ impl World {
             Settlement::Acknowledged => self.succeeded.contains(&sequence),
             Settlement::Terminated(TerminationReason::Rejected) => self.rejected.contains(&sequence),
             Settlement::Terminated(TerminationReason::Exhausted) => {
-                self.broker.messages.get(&sequence).is_some_and(|message| message.deliveries > 0)
+                let runs = self.runs.get(&sequence).copied().unwrap_or_default();
+                let deliveries = self.broker.messages.get(&sequence).map_or(0, |message| message.deliveries);
+                runs.max(deliveries) >= self.setting.cycle.policy.deliveries_max
             }
             Settlement::Terminated(TerminationReason::Undecodable) => false,
         };
@@ -378,7 +380,7 @@ impl World {
     /// No more faults: everything must come to its end.
     pub(super) fn run_to_the_end(&mut self) {
         self.faults = Faults::default();
-        for _ in 0..400 {
+        for _ in 0..1_000 {
             if self.violation.is_some() || (self.broker.all_settled() && self.nodes.iter().all(|node| node.running.is_empty())) {
                 return;
             }
@@ -398,13 +400,5 @@ impl World {
 
     pub(super) fn runs(&self) -> u64 {
         self.runs.values().map(|runs| u64::from(*runs)).sum()
-    }
-
-    pub(super) fn unsettled(&self) -> usize {
-        self.broker.messages.values().filter(|message| !matches!(message.place, Place::Settled(_))).count()
-    }
-
-    pub(super) fn cycle_holds(&self, node: usize, sequence: u64) -> bool {
-        self.nodes[node].cycle.has(Offset(sequence))
     }
 }
