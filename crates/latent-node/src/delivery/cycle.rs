@@ -577,7 +577,13 @@ impl Cycle {
 
     /// Listed events that will need a permit, those of later attempts included.
     pub(super) fn held(&self) -> u32 {
-        let waiting = self.entries.values().filter(|entry| matches!(entry.state, State::Waiting | State::Ready | State::Lapsed)).count();
+        let waiting = self.entries.values().filter(|entry| match entry.state {
+            State::Ready => true,
+            // What waits for an event that has to come again must not keep the reservation for that from being made.
+            State::Waiting => !self.is_behind_lapsed(entry.content),
+            _ => false,
+        });
+        let waiting = waiting.count();
         u32::try_from(waiting).unwrap_or(u32::MAX)
     }
 

@@ -26,14 +26,9 @@ impl Cycle {
     pub fn handle_news(&mut self, now: MonoTime, news: SourceNews) {
         match news {
             SourceNews::Available(end) => self.handle_available(end),
-            SourceNews::Handed(arrival) => {
-                if let Some(pull) = &mut self.pull_open {
-                    pull.heads_max = pull.heads_max.saturating_sub(1);
-                    pull.gave = true;
-                }
-                self.take_arrival(now, arrival);
-            }
-            SourceNews::Again(arrival) => self.take_arrival(now, arrival),
+            SourceNews::Handed(arrival) => self.take_arrival(now, arrival),
+            SourceNews::Again(arrival) if self.is_lapsed(arrival.head.offset) => self.take_arrival(now, arrival),
+            SourceNews::Again(arrival) => self.count_delivery(arrival),
             SourceNews::Lapsed(offset) => self.lapse(offset),
             SourceNews::Over(offset) => self.end(now, offset),
         }
@@ -57,6 +52,12 @@ impl Cycle {
         self.entries.get(&offset).is_some_and(|entry| entry.hold.lapsed)
     }
 
+    /// Whether the first event of this key has lapsed.
+    pub(super) fn is_behind_lapsed(&self, content: HeadContent) -> bool {
+        let HeadContent::Event(key) = content else { return false };
+        self.keys.get(&key).and_then(|line| line.front()).is_some_and(|front| self.is_lapsed(*front))
+    }
+
     pub(super) fn is_over(&self, offset: Offset) -> bool {
         self.entries.get(&offset).is_some_and(|entry| entry.hold.over)
     }
@@ -66,10 +67,12 @@ impl Cycle {
         self.pull_open.filter(|_| self.is_handed_out()).map_or(0, |pull| pull.heads_max)
     }
 
-    /// How many further events the broker may hand out here before as many are unsettled as may be.
+    /// How many further events the broker may hand out here before as many are unsettled as may be. What has lapsed is to come again, and
+    /// needs a place for that.
     pub(super) fn handed_room(&self) -> u32 {
         let most = self.options.policy.in_flight_max.min(self.options.window_max);
-        most.saturating_sub(u32::try_from(self.entries.len()).unwrap_or(u32::MAX))
+        let ours = self.entries.values().filter(|entry| !entry.hold.lapsed).count();
+        most.saturating_sub(u32::try_from(ours).unwrap_or(u32::MAX))
     }
 
     /// A pull is over. Where one event came from there may be more; where none did, there is none until that is said.
@@ -84,18 +87,28 @@ impl Cycle {
         }
     }
 
+    fn count_delivery(&mut self, Arrival { head, deliveries }: Arrival) {
+        if let Some(entry) = self.entries.get_mut(&head.offset) {
+            entry.hold.others = entry.hold.others.max(deliveries.saturating_sub(1));
+            entry.attempts = entry.attempts.max(entry.hold.others);
+        }
+    }
+
     fn take_arrival(&mut self, now: MonoTime, Arrival { head, deliveries }: Arrival) {
         self.source_faults = 0;
-        let others = deliveries.saturating_sub(1);
+        if let Some(pull) = &mut self.pull_open {
+            pull.heads_max = pull.heads_max.saturating_sub(1);
+            pull.gave = true;
+        }
+        self.count_delivery(Arrival { head, deliveries });
         if let Some(entry) = self.entries.get_mut(&head.offset) {
-            entry.hold.others = entry.hold.others.max(others);
-            entry.attempts = entry.attempts.max(others);
             entry.hold.lapsed = false;
             if entry.state == State::Lapsed {
                 self.make_ready(head.offset);
             }
             return;
         }
+        let others = deliveries.saturating_sub(1);
         self.cursor = self.cursor.max(Offset(head.offset.0.saturating_add(1)));
         self.known_end = self.known_end.max(self.cursor);
         let counted = self.remembered.get(&head.offset).map_or(0, |(attempts, _)| *attempts);
@@ -146,6 +159,8 @@ impl Cycle {
     fn lapse(&mut self, offset: Offset) {
         let Some(entry) = self.entries.get_mut(&offset) else { return };
         entry.hold.lapsed = true;
+        // It is still there to be had.
+        self.known_end = self.known_end.max(Offset(self.cursor.0.saturating_add(1)));
         match entry.state {
             State::Ready => {
                 entry.state = State::Lapsed;

@@ -44,9 +44,9 @@ impl Gate {
         self.is_open
     }
 
-    /// Something unsettled is not known.
-    pub(super) const fn misses_some(&self) -> bool {
-        !self.is_open && self.misses_some
+    /// Something has to come, for the first time or again, before it may open.
+    pub(super) const fn waits_for_more(&self) -> bool {
+        !self.is_open && (self.misses_some || self.doubts)
     }
 
     pub(super) fn note_delivery(&mut self, order: u64, first: bool) {

@@ -41,6 +41,8 @@ pub(super) struct Held {
     /// A renewal that is not answered: when it was sent, and for which delivery.
     renewal: Option<(MonoTime, ReplyId)>,
     pub(super) lapsed: bool,
+    /// The cycle was told that it is to come again.
+    pub(super) told: bool,
     /// It came again while its settlement was on its way.
     pub(super) again: bool,
     pub(super) stage: Stage,
@@ -58,6 +60,7 @@ impl Held {
             renew_at: asked_at.plus_millis(options.renew_millis()),
             renewal: None,
             lapsed: false,
+            told: false,
             again: false,
             stage: Stage::Unlisted,
         }
@@ -125,6 +128,6 @@ impl Held {
 
     /// Whether it waits for anything that its lease allows.
     pub(super) const fn has_lease(&self) -> bool {
-        !self.lapsed && matches!(self.stage, Stage::Unlisted | Stage::Listed | Stage::Running | Stage::Due(_))
+        !self.lapsed && matches!(self.stage, Stage::Away | Stage::Unlisted | Stage::Listed | Stage::Running | Stage::Due(_))
     }
 }

@@ -46,11 +46,24 @@ impl Lane {
             held.lapsed = true;
             match held.stage {
                 // Whether it is settled is not known: if it is not, it comes again.
-                Stage::Unlisted if !self.gate.is_open() && !self.gate.is_proven(held) => drop(self.held.remove(&sequence)),
+                Stage::Unlisted | Stage::Away if !self.gate.is_open() && !self.gate.is_proven(held) => {
+                    self.held.remove(&sequence);
+                }
+                // It has to come again, and needs room for that.
+                Stage::Unlisted => held.stage = Stage::Away,
                 Stage::Listed | Stage::Due(_) if self.phase == super::Phase::Losing => self.give_up(sequence),
-                Stage::Listed | Stage::Running => self.out.push_back(LaneCommand::Lapsed { sequence }),
+                Stage::Listed | Stage::Running | Stage::Due(_) => self.tell_lapsed(now, sequence),
                 _ => {}
             }
+        }
+    }
+
+    /// The message has to come again, and the cycle is to make room for that.
+    pub(super) fn tell_lapsed(&mut self, now: MonoTime, sequence: u64) {
+        if let Some(held) = self.held.get_mut(&sequence).filter(|held| !held.told) {
+            held.told = true;
+            self.out.push_back(LaneCommand::Lapsed { sequence });
+            self.inspect_at = self.inspect_at.or(Some(now.plus_millis(self.options.inspect_millis())));
         }
     }
 
@@ -61,13 +74,16 @@ impl Lane {
         held.renew_by_delivery(delivery, begins, &options);
         match held.stage {
             Stage::Away => held.stage = Stage::Unlisted,
-            Stage::Listed | Stage::Running => {
-                let arrival = held.arrival();
-                self.out.push_back(LaneCommand::Again(arrival));
-            }
             Stage::Sent(_) => held.again = true,
             Stage::Uncertain(settlement) => held.stage = Stage::Due(settlement),
-            Stage::Unlisted | Stage::Due(_) => {}
+            Stage::Unlisted | Stage::Listed | Stage::Running | Stage::Due(_) => {}
+        }
+        if !matches!(held.stage, Stage::Unlisted) {
+            let (arrival, told) = (held.arrival(), std::mem::take(&mut held.told));
+            self.out.push_back(LaneCommand::Again(arrival));
+            if told {
+                self.use_reservation();
+            }
         }
         // The lease may be over already, if the answer was long under way.
         self.lapse(now);

@@ -217,11 +217,13 @@ impl Lane {
             return self.lose();
         } else {
             self.gate.take(&seen, &self.held);
+            let (gate, forgets) = (&self.gate, |held: &Held| held.lapsed && matches!(held.stage, Stage::Away | Stage::Unlisted));
+            self.held.retain(|_, held| gate.is_open() || gate.is_proven(held) || !forgets(held));
             #[cfg(test)]
             self.open_if_planted(&seen);
             self.resolve_uncertain(&seen);
         }
-        let asks_again = self.pin.is_some() && (!self.gate.is_open() || self.has_uncertain());
+        let asks_again = self.pin.is_some() && (!self.gate.is_open() || self.waits_for_broker());
         let next = now.plus_millis(self.options.inspect_millis());
         // What came meanwhile has asked for another one already.
         self.inspect_at = self.inspect_at.or(asks_again.then_some(next));
@@ -254,7 +256,7 @@ impl Lane {
             #[cfg(test)]
             self.open_on_lease_if_planted(now);
             self.begin_anew();
-            self.list();
+            self.list(now);
             self.send_due();
             self.renew(now);
             self.ask(now);
@@ -275,7 +277,8 @@ impl Lane {
 
     /// What to report as available after an inspection: `None` when there is nothing.
     pub fn available_end(&self, seen: &Inspected) -> Option<Offset> {
-        let elsewhere = seen.unacknowledged.saturating_sub(self.held.len() as u64);
+        let here = self.held.values().filter(|held| !held.told && held.stage != Stage::Away).count() as u64;
+        let elsewhere = seen.unacknowledged.saturating_sub(here);
         let more = seen.pending.saturating_add(elsewhere);
         (more > 0).then(|| Offset(self.listed_end.saturating_add(more)))
     }
@@ -301,6 +304,14 @@ impl Lane {
     /// How many reservations nothing is held for.
     fn room(&self) -> u32 {
         self.wanted.unwrap_or_default().saturating_sub(self.unlisted())
+    }
+
+    /// A message that came has taken one of the cycle's reservations.
+    fn use_reservation(&mut self) {
+        self.wanted = self.wanted.map(|wanted| wanted.saturating_sub(1));
+        if self.wanted == Some(0) {
+            self.end_wanted(false);
+        }
     }
 
     fn end_wanted(&mut self, refused: bool) {
@@ -351,25 +362,22 @@ impl Lane {
     }
 
     /// Lists what may be listed, and makes room while something that is not known keeps the gate shut.
-    fn list(&mut self) {
+    fn list(&mut self, now: MonoTime) {
         while self.gate.is_open() && self.is_taking() {
             let next = self.held.iter().find(|(_, held)| held.stage == Stage::Unlisted && !self.waits_for_away(held));
             let Some((sequence, arrival, lapsed)) = next.map(|(sequence, held)| (*sequence, held.arrival(), held.lapsed)) else { break };
             self.set_stage(sequence, Stage::Listed);
-            self.wanted = self.wanted.map(|wanted| wanted.saturating_sub(1));
             self.listed_end = self.listed_end.max(sequence.saturating_add(1));
             self.out.push_back(LaneCommand::List(arrival));
             if lapsed {
-                self.out.push_back(LaneCommand::Lapsed { sequence });
+                self.tell_lapsed(now, sequence);
             }
-            if self.wanted == Some(0) {
-                self.end_wanted(false);
-            }
+            self.use_reservation();
         }
         // What cannot be listed must not keep what it waits for from coming.
         if self.wanted.is_some() && self.room() == 0 && !self.pull_open && self.is_taking() {
             let last = self.held.iter().rev().find(|(_, held)| held.stage == Stage::Unlisted).map(|(sequence, _)| *sequence);
-            if let Some(sequence) = last.filter(|_| self.gate.is_open() || self.gate.misses_some()) {
+            if let Some(sequence) = last.filter(|_| self.gate.is_open() || self.gate.waits_for_more()) {
                 self.set_stage(sequence, Stage::Away);
             }
         }

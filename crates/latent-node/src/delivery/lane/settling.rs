@@ -51,6 +51,7 @@ impl Lane {
                 held.stage = Stage::Uncertain(settlement);
                 if taking {
                     self.inspect_at = Some(now);
+                    self.tell_lapsed(now, sequence);
                 } else {
                     self.give_up(sequence);
                 }
@@ -86,8 +87,9 @@ impl Lane {
         }
     }
 
-    pub(super) fn has_uncertain(&self) -> bool {
-        self.held.values().any(|held| matches!(held.stage, Stage::Uncertain(_)))
+    /// Whether anything waits for what only the broker can tell: that it comes again, or is settled.
+    pub(super) fn waits_for_broker(&self) -> bool {
+        self.held.values().any(|held| held.told || matches!(held.stage, Stage::Uncertain(_) | Stage::Away))
     }
 
     /// Uncertain settlements have arrived if what else is held accounts for everything that is unsettled.

@@ -81,7 +81,8 @@ impl Node {
 
     fn note_pull(&mut self, command: LaneCommand) {
         if let LaneCommand::Pull { batch_max, .. } = command {
-            let held = self.lane.unlisted() + self.cycle.held();
+            // What the cycle knows waits for a reservation if it has none.
+            let held = self.lane.unlisted();
             if held + batch_max > self.permits {
                 self.overdrawn = Some(format!("pulls {batch_max} with {held} held and {} reserved", self.permits));
             }

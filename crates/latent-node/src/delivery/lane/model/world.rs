@@ -335,7 +335,8 @@ impl World {
             Settlement::Terminated(TerminationReason::Exhausted) => {
                 let runs = self.runs.get(&sequence).copied().unwrap_or_default();
                 let deliveries = self.broker.messages.get(&sequence).map_or(0, |message| message.deliveries);
-                runs.max(deliveries) >= self.setting.cycle.policy.deliveries_max
+                // Each delivery to somebody else counts as a run.
+                runs + deliveries > self.setting.cycle.policy.deliveries_max
             }
             Settlement::Terminated(TerminationReason::Undecodable) => false,
         };
