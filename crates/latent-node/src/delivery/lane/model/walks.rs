@@ -53,7 +53,6 @@ fn walk(seed: u64, planted: Option<Planted>) -> Result<Walked, String> {
     }
     world.run_to_the_end();
     match world.violation.take() {
-        Some(what) if std::env::var("LANE_DEBUG").is_ok() => Err(format!("walk {seed}: {what}\n{setting:?}\n{world:#?}")),
         Some(what) => Err(format!("walk {seed}: {what}\n{setting:?}")),
         None => Ok(Walked { redelivered: world.redelivered(), runs: world.runs(), messages: setting.keys.len() as u64 }),
     }
@@ -79,9 +78,10 @@ fn every_walk_of_nodes_before_a_broker_keeps_the_promises_and_comes_to_its_end()
 
 #[test]
 fn walks_find_planted_faults_too() {
-    use Planted::{AcknowledgeFailures, GoOnAfterUncertain, IgnoreUnsettled, LeaseFromArrival, OpenOnLease, PullAbove, TrustNumbers};
-    for planted in [AcknowledgeFailures, GoOnAfterUncertain, IgnoreUnsettled, LeaseFromArrival, OpenOnLease, PullAbove, TrustNumbers] {
+    use Planted::{AcknowledgeFailures, GoOnAfterUncertain, IgnoreUnsettled, OpenOnLease, PullAbove};
+    // What the explorer alone finds needs more to go wrong at once than a walk meets by chance.
+    for planted in [AcknowledgeFailures, GoOnAfterUncertain, IgnoreUnsettled, OpenOnLease, PullAbove] {
         let found = (0..walks()).find_map(|seed| walk(seed, Some(planted)).err());
-        println!("{planted:?}: {}", found.as_deref().unwrap_or("NOT FOUND").lines().next().unwrap());
+        println!("{planted:?}: {}", found.unwrap_or_else(|| panic!("{planted:?} was not found")));
     }
 }
