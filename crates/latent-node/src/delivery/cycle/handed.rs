@@ -214,3 +214,6 @@ impl Cycle {
         self.cursor = self.settled.first_unsettled(self.cursor);
     }
 }
+
+#[cfg(test)]
+mod tests;
