@@ -16,7 +16,7 @@ use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState, EventStat
 use crate::delivery::limits;
 use crate::delivery::origin_of;
 use crate::delivery::policy::DeliveryPolicy;
-use crate::delivery::source::{Listing, Postponement, Reporter, Settlement, SourceNews, Source, SourceError, TerminationReason};
+use crate::delivery::source::{Listing, Postponement, Reporter, Settlement, Source, SourceError, SourceNews, TerminationReason};
 use crate::{ActivationEnd, InboundOrder, InboundTarget, Reservation};
 
 /// Between two lines about the same fault of a source, and before one about another.

@@ -176,10 +176,8 @@ fn a_delivery_above_the_number_of_runs_is_terminated_without_running() {
         cycle.poll(NOW)
     };
     let exhausted = Settlement::Terminated(TerminationReason::Exhausted);
-    let (begins, settles) = (
-        Some(Command::Begin { offset: Offset(1), attempt: 3 }),
-        Some(Command::Settle { offset: Offset(1), settlement: exhausted }),
-    );
+    let (begins, settles) =
+        (Some(Command::Begin { offset: Offset(1), attempt: 3 }), Some(Command::Settle { offset: Offset(1), settlement: exhausted }));
     assert_eq!([first(3), first(4)], [begins, settles]);
 }
 

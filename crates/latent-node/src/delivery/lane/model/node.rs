@@ -32,16 +32,7 @@ impl Node {
         lane.planted = planted;
         let mut cycle = Cycle::new(cycle, Remembered::default(), Offset(0));
         cycle.planted = (planted == Some(Planted::AcknowledgeFailures)).then_some(PlantedBug::AcknowledgeFailures);
-        Self {
-            lane,
-            cycle,
-            permits: 0,
-            cells,
-            running: BTreeSet::new(),
-            begun: Vec::new(),
-            told_settled: Vec::new(),
-            overdrawn: None,
-        }
+        Self { lane, cycle, permits: 0, cells, running: BTreeSet::new(), begun: Vec::new(), told_settled: Vec::new(), overdrawn: None }
     }
 
     /// The run of a message ended.
@@ -92,7 +83,9 @@ impl Node {
     /// False for what is not the cycle's.
     fn tell_cycle(&mut self, now: MonoTime, command: LaneCommand) -> bool {
         match command {
-            LaneCommand::Inspect { .. } | LaneCommand::Pull { .. } | LaneCommand::Renew { .. } | LaneCommand::Settle { .. } => return false,
+            LaneCommand::Inspect { .. } | LaneCommand::Pull { .. } | LaneCommand::Renew { .. } | LaneCommand::Settle { .. } => {
+                return false;
+            }
             LaneCommand::List(arrival) => self.tell(now, SourceNews::Handed(arrival)),
             LaneCommand::Again(arrival) => self.tell(now, SourceNews::Again(arrival)),
             LaneCommand::Lapsed { sequence } => self.tell(now, SourceNews::Lapsed(Offset(sequence))),

@@ -34,6 +34,7 @@ fn setting(chance: &mut Chance) -> Setting {
     setting.nodes = 2 + chance.below(2);
     setting.tick_millis = 3 + chance.below(43) as u64;
     setting.slow_answers = chance.one_in(2);
+    setting.strict = false;
     setting.cycle.policy.deliveries_max = 2 + number(chance, 8);
     setting.cycle.termination = if chance.one_in(2) { Termination::Parked } else { Termination::Plain };
     setting

@@ -367,13 +367,14 @@ impl World {
             return self.violate(format!("{sequence} begins on node {node} before {earlier} of its key is settled"));
         }
         // A run of what somebody else has settled meanwhile, too late, is nobody's: it settles nothing any more.
-        let is_live = |running: &u64| same(running) && !self.broker.is_settled(*running);
+        let counts = |running: &u64| self.setting.strict || !self.broker.is_settled(*running);
+        let is_live = |running: &u64| same(running) && counts(running);
         let here = self.nodes[node].running.iter().filter(|running| same(running)).count();
         let elsewhere = self.nodes.iter().enumerate().find(|(other, elsewhere)| *other != node && elsewhere.running.iter().any(is_live));
         let other = elsewhere.map(|(other, _)| other);
         if here > 1 {
             self.violate(format!("{sequence} begins on node {node}, which runs its key already"));
-        } else if let Some(other) = other.filter(|_| !self.broker.is_settled(sequence)) {
+        } else if let Some(other) = other.filter(|_| counts(&sequence)) {
             self.violate(format!("{sequence} begins on node {node} while its key runs on node {other}"));
         }
     }
