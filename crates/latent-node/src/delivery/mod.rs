@@ -21,7 +21,7 @@ pub use driver::{
     Attempt, AttemptLog, BindingSpec, BindingStatus, Changed, DeliveryDriver, DeliveryHandle, DeliveryTotals, EventStatus, LatencyMillis,
     PartitionSpec,
 };
-pub use lane::{Delivery, Inspected, Lane, LaneCommand, LaneOptions, NotOurs, PinId, PullEnd, ReplyId};
+pub use lane::{Delivery, Desk, Inspected, Lane, LaneCommand, LaneOptions, NotOurs, PinId, PullEnd, ReplyId};
 pub use policy::DeliveryPolicy;
 pub use settled::SettledSet;
 pub use source::{

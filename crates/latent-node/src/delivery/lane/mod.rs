@@ -18,19 +18,19 @@
 //!
 //! # How a shell drives it
 //!
-//! One task for each connection has the lanes of its bindings, and for each a record of what was delivered and two kinds of open tickets.
+//! One task for each connection has a [`Desk`] for each of its lanes, in a lock that it shares with the lane's [`super::Source`].
 //!
-//! - Broker to lane: `handle_message`, `handle_pull_ended`, `handle_inspected`, `handle_renewed`, `handle_settled`, `handle_connection_lost`,
-//!   `handle_connected`. Every command is answered once; what a lost connection leaves open is answered *uncertain* (or *not sent*).
-//! - Source to lane: `pull` → [`Lane::want`], `begin` → [`Lane::begin`] (then the record, or an error), `postpone` → [`Lane::put_off`],
-//!   `ended` → [`Lane::ended`], `settle` → [`Lane::settle`], `stop` → [`Lane::stop`]. `condemn` and `park` are not the lane's: the message
-//!   stays held and renewed until it is settled.
-//! - After each call: [`Lane::poll`] until it gives `None`, then wait for [`Lane::next_deadline`]. Commands for the cycle become
-//!   [`super::SourceNews`] and completed tickets, in their order.
+//! - Broker to lane: `handle_message` (of the desk), `handle_pull_ended`, `handle_inspected`, `handle_renewed`, `handle_settled`,
+//!   `handle_connection_lost`, `handle_connected`. Every command is answered once; what a lost connection leaves open of settlements is
+//!   answered *uncertain* (or *not sent*).
+//! - Source to lane: each method is one of the desk's, of the same name. `condemn` (nothing to do: a broker takes no notes) and `park` are
+//!   the shell's: the message stays held and renewed until it is settled.
+//! - After each call: [`Desk::poll`] until it gives `None`, then wait for [`Lane::next_deadline`].
 //! - The cycle asks only for what it is told of: [`super::SourceNews::Available`] with [`Lane::available_end`] of each inspection, the lane's
-//!   own and those of the shell's sweep.
+//!   own and those of the shell's sweep. A sweep that finds nothing pending and nothing unsettled tells nothing.
 
 mod command;
+mod desk;
 mod gate;
 mod held;
 mod lease;
@@ -47,6 +47,7 @@ use latent_core::{MonoTime, Offset};
 use super::source::{HeadContent, Settlement};
 use super::visit::Confirmation;
 pub use command::{Delivery, Inspected, LaneCommand, LaneOptions, NotOurs, PinId, PullEnd, ReplyId};
+pub use desk::Desk;
 use gate::Gate;
 use held::{Held, Stage};
 
@@ -286,6 +287,11 @@ impl Lane {
     /// Whether everything unsettled is known, so that messages are listed as they come.
     pub fn is_gate_open(&self) -> bool {
         self.gate.is_open()
+    }
+
+    /// Whether the message's record is to be kept.
+    pub fn holds(&self, sequence: u64) -> bool {
+        self.held.get(&sequence).is_some_and(|held| held.stage != Stage::Away)
     }
 
     /// Messages held, of which nothing is settled for sure.
