@@ -130,11 +130,11 @@ impl Source for MemorySource {
     }
 }
 
-fn key_id(key: &str) -> KeyId {
+pub(crate) fn key_id(key: &str) -> KeyId {
     KeyId(key.bytes().fold(7, |id, byte| id * 31 + u64::from(byte)))
 }
 
-fn event((key, payload): (&'static str, &'static str), offset: Offset, attempt: u32) -> DeliveredEvent {
+pub(crate) fn event((key, payload): (&'static str, &'static str), offset: Offset, attempt: u32) -> DeliveredEvent {
     DeliveredEvent {
         topic: TopicName::parse("in").unwrap(),
         partition: Partition(0),
