@@ -43,8 +43,13 @@ pub(crate) fn read(text: &[u8]) -> BrokerError {
 
 /// Whether the text is exactly the refusal to publish to `subject` (P-049).
 pub(crate) fn refuses_publication_to(text: &[u8], subject: &str) -> bool {
+    refused_subject(text) == Some(subject.as_bytes())
+}
+
+/// The subject, if the text is the refusal to publish to one.
+pub(crate) fn refused_subject(text: &[u8]) -> Option<&[u8]> {
     let named = unquoted(text).and_then(|text| text.strip_prefix(b"Permissions Violation for Publish to \""));
-    named.and_then(|named| named.strip_suffix(b"\"")) == Some(subject.as_bytes())
+    named.and_then(|named| named.strip_suffix(b"\""))
 }
 
 fn unquoted(text: &[u8]) -> Option<&[u8]> {

@@ -1,8 +1,8 @@
 //! Bytes of the broker into frames, in memory that is allocated once. A frame is whole by its announced length, never by the end of the
 //! stream, and what it announces is checked before its body is waited for.
 
-use crate::frame::{Frame, FrameError, Line, Message, MessageLine, read_line};
-use crate::limits::{CONTROL_LINE_BYTES, RECEIPT_BYTES};
+use crate::frame::{Frame, FrameError, Line, Message, MessageLine, Skipped, read_line};
+use crate::limits::{CONTROL_LINE_BYTES, RECEIPT_BYTES, SKIPPED_MESSAGE_BYTES};
 
 const LINE_END: &[u8] = b"\r\n";
 
@@ -18,6 +18,10 @@ pub(crate) struct Decoder {
     /// The line of a message whose body is not complete, and its bytes with the line end.
     head: Option<(MessageLine, usize)>,
     body_bytes_max: usize,
+    /// Whether a message above `body_bytes_max` is let go by instead of being an error.
+    is_skipping: bool,
+    /// Bytes of a body that are still to be let go by.
+    to_skip: usize,
 }
 
 impl Decoder {
@@ -29,7 +33,31 @@ impl Decoder {
     /// For messages whose headers and body have at most so many bytes.
     pub(crate) fn new(body_bytes_max: usize) -> Self {
         let capacity = CONTROL_LINE_BYTES.max_usize() + body_bytes_max + 2 * LINE_END.len();
-        Self { buffer: vec![0; capacity].into(), start: 0, end: 0, scanned: 0, taken: 0, head: None, body_bytes_max }
+        Self {
+            buffer: vec![0; capacity].into(),
+            start: 0,
+            end: 0,
+            scanned: 0,
+            taken: 0,
+            head: None,
+            body_bytes_max,
+            is_skipping: false,
+            to_skip: 0,
+        }
+    }
+
+    /// The same, for a connection on which one message that is too large must not end what else is under way.
+    pub(crate) fn skipping(body_bytes_max: usize) -> Self {
+        Self { is_skipping: true, ..Self::new(body_bytes_max) }
+    }
+
+    /// Most bytes that headers and body of a message may have to be handed out.
+    pub(crate) fn body_bytes_max(&self) -> usize {
+        self.body_bytes_max
+    }
+
+    pub(crate) fn is_skipping(&self) -> bool {
+        self.is_skipping
     }
 
     #[cfg(test)]
@@ -70,7 +98,10 @@ impl Decoder {
         if self.head.is_none() {
             let Some(line_bytes) = self.line_bytes()? else { return Ok(None) };
             match self.read_line(line_bytes)? {
-                Line::Message(line) => self.head = Some((line, line_bytes)),
+                Line::Message(line) => {
+                    self.to_skip = if line.total_bytes > self.body_bytes_max { line.total_bytes } else { 0 };
+                    self.head = Some((line, line_bytes));
+                }
                 line => {
                     self.taken = line_bytes;
                     return Ok(Some(self.plain_frame(line)));
@@ -111,9 +142,13 @@ impl Decoder {
     fn read_line(&self, line_bytes: usize) -> Result<Line, FrameError> {
         let line = read_line(self.at(0..line_bytes - LINE_END.len()))?;
         match &line {
-            Line::Message(message) if message.total_bytes > self.body_bytes_max => Err(FrameError::Oversized),
+            Line::Message(message) if message.total_bytes > self.announced_bytes_max() => Err(FrameError::Oversized),
             _ => Ok(line),
         }
+    }
+
+    fn announced_bytes_max(&self) -> usize {
+        if self.is_skipping { self.body_bytes_max.max(SKIPPED_MESSAGE_BYTES.max_usize()) } else { self.body_bytes_max }
     }
 
     fn plain_frame(&self, line: Line) -> Frame<'_> {
@@ -129,6 +164,9 @@ impl Decoder {
 
     fn message(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         let Some((line, line_bytes)) = self.head.take() else { return Ok(None) };
+        if line.total_bytes > self.body_bytes_max {
+            return self.skip(line, line_bytes);
+        }
         let body_end = line_bytes + line.total_bytes;
         if self.end - self.start < body_end + LINE_END.len() {
             self.head = Some((line, line_bytes));
@@ -145,6 +183,31 @@ impl Decoder {
             reply: line.reply.map(|reply| self.at(reply)),
             headers: line.header_bytes.map(|_| self.at(line_bytes..payload_start)),
             payload: self.at(payload_start..body_end),
+        })))
+    }
+
+    /// Lets go by what is here of a body. Its line stays at the front, the line end behind the body is looked at as ever.
+    fn skip(&mut self, line: MessageLine, line_bytes: usize) -> Result<Option<Frame<'_>>, FrameError> {
+        let body_start = self.start + line_bytes;
+        let gone = self.to_skip.min(self.end.saturating_sub(body_start));
+        self.buffer.copy_within(body_start + gone..self.end, body_start);
+        self.end -= gone;
+        self.to_skip -= gone;
+        if self.to_skip > 0 || self.end - self.start < line_bytes + LINE_END.len() {
+            self.head = Some((line, line_bytes));
+            return Ok(None);
+        }
+        if self.at(line_bytes..line_bytes + LINE_END.len()) != LINE_END {
+            return Err(FrameError::Malformed);
+        }
+        self.taken = line_bytes + LINE_END.len();
+        let header_bytes = line.header_bytes.unwrap_or(0);
+        Ok(Some(Frame::Skipped(Skipped {
+            subject: self.at(line.subject),
+            subscription: self.at(line.subscription),
+            reply: line.reply.map(|reply| self.at(reply)),
+            header_bytes,
+            payload_bytes: line.total_bytes - header_bytes,
         })))
     }
 

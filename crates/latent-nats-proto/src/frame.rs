@@ -9,6 +9,8 @@ use std::ops::Range;
 pub(crate) enum Frame<'a> {
     Info(&'a [u8]),
     Message(Message<'a>),
+    /// A message larger than fits, whose body was let go by. Only where a decoder is told to.
+    Skipped(Skipped<'a>),
     Ping,
     Pong,
     Ok,
@@ -26,6 +28,16 @@ pub(crate) struct Message<'a> {
     /// The header block of an `HMSG`.
     pub(crate) headers: Option<&'a [u8]>,
     pub(crate) payload: &'a [u8],
+}
+
+/// What is known of a message without its body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Skipped<'a> {
+    pub(crate) subject: &'a [u8],
+    pub(crate) subscription: &'a [u8],
+    pub(crate) reply: Option<&'a [u8]>,
+    pub(crate) header_bytes: usize,
+    pub(crate) payload_bytes: usize,
 }
 
 /// Why the bytes are no frame that is waited for.

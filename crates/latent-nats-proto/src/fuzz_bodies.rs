@@ -57,12 +57,15 @@ struct Decoded {
 /// A stream of frames, its first byte the size of the pieces, makes the same frames in pieces as at once.
 fn frames(input: &[u8]) {
     let Some((first, stream)) = input.split_first() else { return };
-    let (whole, pieces) = (decode(stream.chunks(stream.len().max(1))), decode(stream.chunks(usize::from(*first).max(1))));
-    assert_eq!(whole, pieces, "pieces of {first} bytes make other frames");
+    for decoder in [Decoder::for_receipts, || Decoder::skipping(RECEIPT_BYTES.max_usize())] {
+        let whole = decode(decoder(), stream.chunks(stream.len().max(1)));
+        let pieces = decode(decoder(), stream.chunks(usize::from(*first).max(1)));
+        assert_eq!(whole, pieces, "pieces of {first} bytes make other frames");
+    }
 }
 
-fn decode<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Decoded {
-    let (mut decoder, mut decoded) = (Decoder::for_receipts(), Decoded::default());
+fn decode<'a>(mut decoder: Decoder, pieces: impl Iterator<Item = &'a [u8]>) -> Decoded {
+    let mut decoded = Decoded::default();
     for mut piece in pieces {
         while !piece.is_empty() {
             let taken = decoder.fill(piece);
@@ -95,6 +98,10 @@ impl Decoded {
                 let headers = headers.unwrap_or_default();
                 assert!(headers.len() + payload.len() <= RECEIPT_BYTES.max_usize(), "a message above its bound");
                 [subject, subscription, headers, payload].into_iter().for_each(|part| self.bytes.extend_from_slice(part));
+            }
+            Frame::Skipped(message) => {
+                assert!(message.header_bytes + message.payload_bytes > RECEIPT_BYTES.max_usize(), "a message that fits is let go by");
+                [message.subject, message.subscription].into_iter().for_each(|part| self.bytes.extend_from_slice(part));
             }
             Frame::Ping | Frame::Pong | Frame::Ok => (),
         }

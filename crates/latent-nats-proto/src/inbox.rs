@@ -72,6 +72,19 @@ impl Inbox {
         self.text.get(..self.bytes).unwrap_or_default()
     }
 
+    /// Goes on to an inbox that was never used, and says which operation it is.
+    pub(crate) fn take_next(&mut self) -> Option<u64> {
+        let operation = self.next?;
+        self.advance().then_some(operation)
+    }
+
+    /// The operation whose inbox this subject is, used or not.
+    pub(crate) fn operation_of(&self, subject: &[u8]) -> Option<u64> {
+        let digits = std::str::from_utf8(subject.strip_prefix(self.connection())?).ok()?;
+        let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+        is_plain.then(|| digits.parse().ok())?
+    }
+
     pub(crate) fn current_copy(&self) -> InboxText {
         InboxText { text: self.text, connection_bytes: self.connection_bytes, bytes: self.bytes }
     }
@@ -141,6 +154,21 @@ mod tests {
         assert!(inbox.advance());
         assert!(text(&inbox).ends_with(&u64::MAX.to_string()) && inbox.current().len() == INBOX_BYTES_MAX);
         assert!(!inbox.advance() && !inbox.advance());
+    }
+
+    #[test]
+    fn a_subject_is_an_operation_s_inbox_in_one_spelling_only() {
+        let mut inbox = Inbox::new(&InstanceInbox::new([7; 16]), 12);
+        for operation in [1, 2, 3] {
+            assert_eq!(inbox.take_next(), Some(operation));
+            assert_eq!(inbox.operation_of(inbox.current()), Some(operation));
+        }
+        let own = String::from_utf8(inbox.connection().to_vec()).unwrap();
+        for tail in ["", "0", "03", "+3", "3 ", "3.4", "x", "18446744073709551616", "\u{663}"] {
+            assert_eq!(inbox.operation_of(format!("{own}{tail}").as_bytes()), None, "{tail:?}");
+        }
+        assert_eq!(inbox.operation_of(b"_INBOX.LSF.other.12.3"), None);
+        assert_eq!(inbox.operation_of(format!("{own}18446744073709551615").as_bytes()), Some(u64::MAX));
     }
 
     #[test]

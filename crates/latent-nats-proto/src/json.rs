@@ -34,7 +34,8 @@ pub(crate) enum Value<'a> {
     Null,
     /// As it is written, braces included.
     Object(&'a str),
-    Array,
+    /// As it is written, brackets included.
+    Array(&'a str),
 }
 
 impl Value<'_> {
@@ -133,6 +134,28 @@ pub(crate) fn object<'a>(
     let mut scanner = Scanner { text, at: 0 };
     scanner.space();
     scanner.members(rules, &mut member)?;
+    scanner.space();
+    if scanner.at == text.len() { Ok(()) } else { Err(JsonError::Syntax) }
+}
+
+/// Hands over every value of the one array that `text` is.
+pub(crate) fn array<'a>(text: &'a str, rules: Rules, mut element: impl FnMut(Value<'a>) -> Result<(), JsonError>) -> Result<(), JsonError> {
+    let mut scanner = Scanner { text, at: 0 };
+    scanner.space();
+    scanner.expect(b'[')?;
+    scanner.space();
+    while !scanner.accept(b']') {
+        element(scanner.value(rules)?)?;
+        scanner.space();
+        if scanner.accept(b',') {
+            scanner.space();
+            if scanner.peek() == Some(b']') {
+                return Err(JsonError::Syntax);
+            }
+        } else if scanner.peek() != Some(b']') {
+            return Err(JsonError::Syntax);
+        }
+    }
     scanner.space();
     if scanner.at == text.len() { Ok(()) } else { Err(JsonError::Syntax) }
 }
@@ -242,7 +265,7 @@ impl<'a> Scanner<'a> {
             _ => return self.scalar(),
         }
         let written = self.text.get(start..self.at).ok_or(JsonError::Syntax)?;
-        Ok(if kind == Some(b'{') { Value::Object(written) } else { Value::Array })
+        Ok(if kind == Some(b'{') { Value::Object(written) } else { Value::Array(written) })
     }
 
     /// Checks an object or an array and everything in it.
@@ -379,5 +402,38 @@ impl<'a> Scanner<'a> {
             self.at += 1;
         }
         if self.at > start { Ok(()) } else { Err(JsonError::Syntax) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_is_its_values_and_nothing_else() {
+        let table: [(&str, Option<usize>); 14] = [
+            ("[]", Some(0)),
+            (" [ ] ", Some(0)),
+            (r#"["a"]"#, Some(1)),
+            (r#"[ 1 , {"a":[1,2]} , [] ,null]"#, Some(4)),
+            ("[1,]", None),
+            ("[,1]", None),
+            ("[1 2]", None),
+            ("[1", None),
+            ("1]", None),
+            ("[1]]", None),
+            ("[1] x", None),
+            (r#"[{"a":1,"a":2,}]"#, None),
+            ("{}", None),
+            ("", None),
+        ];
+        for (text, expected) in table {
+            let mut count = 0;
+            let read = array(text, Rules::Strict { levels: 8 }, |_| {
+                count += 1;
+                Ok(())
+            });
+            assert_eq!(read.ok().map(|()| count), expected, "{text}");
+        }
     }
 }

@@ -31,6 +31,7 @@ mod outcome;
 mod publication;
 mod publish;
 mod receipt;
+pub mod session;
 #[cfg(any(test, feature = "fuzzing"))]
 mod testing;
 pub mod triggers;

@@ -102,6 +102,85 @@ pub const AUTHENTICATION_SCRATCH_BYTES: Limit = Limit {
     bounds: "CONNECT of one handshake with the broker, allocated once and wiped",
 };
 
+/// Operations under way on one connection (T-105).
+pub const SESSION_OPERATIONS: Limit = Limit {
+    name: "nats_session_operations",
+    unit: "count",
+    default: 256,
+    min: 1,
+    max: 1_024,
+    bounds: "inspections, pulls and settlements of one connection that are under way, or whose end was not taken yet",
+};
+/// Commands of one connection that are not written (T-105).
+pub const SESSION_OUTGOING_BYTES: Limit = Limit {
+    name: "nats_session_outgoing_bytes",
+    unit: "bytes",
+    default: 65_536,
+    min: 4_096,
+    max: 1_048_576,
+    bounds: "commands of one connection that wait to be written",
+};
+/// Messages of one connection (T-108).
+pub const SESSION_MESSAGES: Limit = Limit {
+    name: "nats_session_messages",
+    unit: "count",
+    default: 1_024,
+    min: 1,
+    max: 16_384,
+    bounds: "messages that pulls of one connection ask for, and those that came and were not taken yet",
+};
+/// Bytes of messages of one connection (T-108).
+pub const SESSION_MESSAGE_BYTES: Limit = Limit {
+    name: "nats_session_message_bytes",
+    unit: "bytes",
+    default: 67_108_864,
+    min: 65_536,
+    max: 1_073_741_824,
+    bounds: "bytes of messages that pulls of one connection ask for, and of those that came and were not taken yet",
+};
+/// Body of one message (T-108).
+pub const DELIVERED_BODY_BYTES: Limit = Limit {
+    name: "nats_delivered_body_bytes",
+    unit: "bytes",
+    default: 715_435,
+    min: 715_435,
+    max: 715_435,
+    bounds: "body of one message of a topic: the largest event in base64 and 16 KiB",
+};
+/// A message that is let go by (T-108).
+pub const SKIPPED_MESSAGE_BYTES: Limit = Limit {
+    name: "nats_skipped_message_bytes",
+    unit: "bytes",
+    default: 67_108_864,
+    min: 67_108_864,
+    max: 67_108_864,
+    bounds: "message above its ceiling that is let go by; a larger one ends the connection",
+};
+/// Messages of one pull (T-108).
+pub const PULL_BATCH: Limit =
+    Limit { name: "nats_pull_batch", unit: "count", default: 8, min: 1, max: 1_024, bounds: "messages that one pull asks for" };
+/// How long one pull stands (T-107).
+pub const PULL_EXPIRES_MILLIS: Limit = Limit {
+    name: "nats_pull_expires_millis",
+    unit: "milliseconds",
+    default: 5_000,
+    min: 1,
+    max: 60_000,
+    bounds: "how long one pull waits at the broker",
+};
+/// Reason of a termination.
+pub const TERM_REASON_BYTES: Limit = Limit {
+    name: "nats_term_reason_bytes",
+    unit: "bytes",
+    default: 128,
+    min: 0,
+    max: 128,
+    bounds: "reason that goes with the termination of a message",
+};
+/// Id of a pin.
+pub const PIN_BYTES: Limit =
+    Limit { name: "nats_pin_bytes", unit: "bytes", default: 64, min: 1, max: 64, bounds: "id of the pin of a consumer's priority group" };
+
 /// Every limit of this crate.
 pub const ALL: &[Limit] = &[
     CONTROL_LINE_BYTES,
@@ -119,6 +198,16 @@ pub const ALL: &[Limit] = &[
     DELIVERED_PAYLOAD_BYTES,
     LINK_BYTES,
     AUTHENTICATION_SCRATCH_BYTES,
+    SESSION_OPERATIONS,
+    SESSION_OUTGOING_BYTES,
+    SESSION_MESSAGES,
+    SESSION_MESSAGE_BYTES,
+    DELIVERED_BODY_BYTES,
+    SKIPPED_MESSAGE_BYTES,
+    PULL_BATCH,
+    PULL_EXPIRES_MILLIS,
+    TERM_REASON_BYTES,
+    PIN_BYTES,
 ];
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use crate::exchange::Ended;
 use crate::frame::{Frame, FrameError};
 use crate::inbox::{INBOX_BYTES_MAX, Inbox, InstanceInbox};
 use crate::info::{self, InfoError, ServerFacts};
-use crate::limits::{CONTROL_FRAMES, DELIVERED_HEADER_BYTES, DELIVERED_PAYLOAD_BYTES, HEADER_BLOCK_BYTES, SUBJECT_BYTES};
+use crate::limits::{
+    CONTROL_FRAMES, DELIVERED_BODY_BYTES, DELIVERED_HEADER_BYTES, DELIVERED_PAYLOAD_BYTES, HEADER_BLOCK_BYTES, PIN_BYTES, SUBJECT_BYTES,
+};
 use crate::outcome::{Connection, Evidence};
 use crate::triggers::{AckNumbers, Delivery};
 
@@ -19,6 +21,9 @@ const TAIL_BYTES: usize = 2 + PONG.len() * CONTROL_FRAMES.max_usize();
 /// `HPUB`, two sizes of at most twenty digits, spaces and the line end.
 const PUBLISH_LINE_BYTES: usize = 64 + SUBJECT_BYTES.max_usize() + INBOX_BYTES_MAX;
 const HEAD_BYTES: usize = PUBLISH_LINE_BYTES + HEADER_BLOCK_BYTES.max_usize() + TAIL_BYTES;
+
+/// `NATS/1.0`, `Nats-Pin-Id: `, the pin and line ends: what the broker adds to the headers of a message.
+pub(crate) const PIN_LINE_BYTES: usize = 32 + PIN_BYTES.max_usize();
 
 /// Where a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +75,13 @@ impl Link {
         let message_bytes_max = payload_bytes_max + DELIVERED_HEADER_BYTES.max_usize();
         let delivery = DeliveryStore::new(message_bytes_max + ACK_SUBJECT_BYTES);
         Self::with(Decoder::new(message_bytes_max), delivery, instance, connection)
+    }
+
+    /// The memory of a connection on which a [`Session`](crate::session::Session) works. A message larger than this body is let go by.
+    pub fn for_sessions(instance: &InstanceInbox, connection: u64, body_bytes_max: u32) -> Self {
+        let body_bytes_max = (body_bytes_max as usize).min(DELIVERED_BODY_BYTES.max_usize());
+        let message_bytes_max = body_bytes_max + DELIVERED_HEADER_BYTES.max_usize() + PIN_LINE_BYTES;
+        Self::with(Decoder::skipping(message_bytes_max), DeliveryStore::new(0), instance, connection)
     }
 
     fn with(decoder: Decoder, delivery: DeliveryStore, instance: &InstanceInbox, connection: u64) -> Self {

@@ -14,14 +14,17 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use ack_subject::parse as parse_ack_subject;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use ack_subject::read as read_ack_subject;
 pub use ack_subject::{AckNumbers, MalformedAckSubject};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use consumer::read as read_consumer;
 pub use consumer::{ConsumerProfile, ConsumerState, Inspect, InspectEnd, InspectError, ProfileField, ProfileMismatch};
+pub(crate) use consumer::{Demands, FORBIDDEN, NO_GROUPS, Wanted, read_facts};
 pub use pull::{Delivery, Pull, PullEnd, PullError, Pulled};
 pub use request::RequestRefused;
-pub(crate) use request::is_status;
+pub(crate) use request::{is_name, is_status};
 pub use settle::{Settle, SettleAnswer, SettleEnd, Settlement};
 pub use status::PullStatus;
+pub(crate) use status::read as read_status;

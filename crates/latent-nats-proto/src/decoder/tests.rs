@@ -5,6 +5,7 @@ use super::*;
 enum Owned {
     Info(Vec<u8>),
     Message { subject: Vec<u8>, subscription: Vec<u8>, headers: Option<Vec<u8>>, payload: Vec<u8> },
+    Skipped { subject: Vec<u8>, reply: Option<Vec<u8>>, header_bytes: usize, payload_bytes: usize },
     Ping,
     Pong,
     Ok,
@@ -20,6 +21,9 @@ fn owned(frame: Frame<'_>) -> Owned {
             headers: headers.map(Into::into),
             payload: payload.into(),
         },
+        Frame::Skipped(Skipped { subject, reply, header_bytes, payload_bytes, .. }) => {
+            Owned::Skipped { subject: subject.into(), reply: reply.map(Into::into), header_bytes, payload_bytes }
+        }
         Frame::Ping => Owned::Ping,
         Frame::Pong => Owned::Pong,
         Frame::Ok => Owned::Ok,
@@ -29,7 +33,11 @@ fn owned(frame: Frame<'_>) -> Owned {
 
 /// Every frame of the input, given in these pieces, and the error that ended them.
 fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Owned>, Option<FrameError>) {
-    let (mut decoder, mut frames) = (Decoder::for_receipts(), Vec::new());
+    decode_with(Decoder::for_receipts(), pieces)
+}
+
+fn decode_with<'a>(mut decoder: Decoder, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Owned>, Option<FrameError>) {
+    let mut frames = Vec::new();
     for piece in pieces {
         let mut rest = piece;
         loop {
@@ -220,4 +228,40 @@ fn numbers_have_their_digits() {
         let (digits, start) = decimal(number);
         assert_eq!(std::str::from_utf8(&digits[start..]).unwrap(), number.to_string());
     }
+}
+
+#[test]
+fn a_message_that_is_too_large_is_let_go_by_when_the_decoder_is_told_to() {
+    let skipped = |header_bytes: usize, payload_bytes: usize| Owned::Skipped {
+        subject: b"a.b".to_vec(),
+        reply: Some(b"r".to_vec()),
+        header_bytes,
+        payload_bytes,
+    };
+    for (bytes, header_bytes) in [(10, 0), (11, 0), (4_000, 0), (100_000, 0), (11, 3), (30_000, 30_000)] {
+        let name = if header_bytes > 0 { format!("HMSG a.b 1 r {header_bytes}") } else { "MSG a.b 1 r".to_owned() };
+        // Line ends and frames inside of what goes by are nothing.
+        let body: Vec<u8> = b"\r\nPING\r\n".iter().copied().cycle().take(bytes).collect();
+        let input = [b"PING\r\n", format!("{name} {bytes}\r\n").as_bytes(), &body, b"\r\nMSG c 1 2\r\nxy\r\nPONG\r\n"].concat();
+        let read = if bytes > 10 {
+            skipped(header_bytes, bytes - header_bytes)
+        } else {
+            Owned::Message { subject: b"a.b".to_vec(), subscription: b"1".to_vec(), headers: None, payload: body }
+        };
+        let expected = vec![Owned::Ping, read, plain("c", "xy"), Owned::Pong];
+        for piece in [1, 2, 3, 1_000, 8_192, usize::MAX] {
+            let (frames, error) = decode_with(Decoder::skipping(10), input.chunks(piece));
+            assert_eq!((frames, error), (expected.clone(), None), "{bytes} in pieces of {piece}");
+        }
+    }
+}
+
+#[test]
+fn what_is_let_go_by_has_its_line_end_and_a_bound() {
+    let decode = |input: &[u8]| decode_with(Decoder::skipping(10), [input]).1;
+    assert_eq!(decode(&[&b"MSG a 1 11\r\n"[..], &[b'x'; 13]].concat()), Some(FrameError::Malformed));
+    assert_eq!(decode(&[&b"MSG a 1 11\r\n"[..], &[b'x'; 11], b"\r"].concat()), None);
+    let line = |bytes: u64| format!("MSG a 1 {bytes}\r\n").into_bytes();
+    assert_eq!(decode(&line(SKIPPED_MESSAGE_BYTES.max)), None);
+    assert_eq!(decode(&line(SKIPPED_MESSAGE_BYTES.max + 1)), Some(FrameError::Oversized));
 }

@@ -26,6 +26,22 @@ const SHORT_TOKENS: usize = 9;
 /// Reads `$JS.ACK.<stream>.<consumer>.<five numbers>`, or the form with `_` for no domain and a hash of the account before the stream,
 /// behind which more may trail. How many tokens there are says which it is, as it does for the broker: a stream may be called `_`.
 pub(crate) fn read(subject: &[u8], stream: &str, consumer: &str) -> Result<AckNumbers, MalformedAckSubject> {
+    match parse(subject)? {
+        Parsed { stream: of, consumer: by, numbers } if of == stream && by == consumer => Ok(numbers),
+        _ => Err(MalformedAckSubject),
+    }
+}
+
+/// An acknowledgement subject of whatever consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parsed<'a> {
+    pub(crate) stream: &'a str,
+    pub(crate) consumer: &'a str,
+    pub(crate) numbers: AckNumbers,
+}
+
+/// The same without knowing whose it is.
+pub(crate) fn parse(subject: &[u8]) -> Result<Parsed<'_>, MalformedAckSubject> {
     let subject = std::str::from_utf8(subject).map_err(|_| MalformedAckSubject)?;
     let mut tokens = subject.split('.');
     if subject.bytes().any(|byte| !byte.is_ascii_graphic()) || tokens.clone().any(str::is_empty) {
@@ -42,16 +58,14 @@ pub(crate) fn read(subject: &[u8], stream: &str, consumer: &str) -> Result<AckNu
         count if count >= SHORT_TOKENS + 2 && next()? == "_" => drop(next()?),
         _ => return Err(MalformedAckSubject),
     }
-    if next()? != stream || next()? != consumer {
-        return Err(MalformedAckSubject);
-    }
+    let (stream, consumer) = (next()?, next()?);
     let mut number = || next().and_then(plain_number);
     let (deliveries, stream_sequence, consumer_sequence) = (number()?, number()?, number()?);
     let (stored_unix_nanos, pending) = (number()?, number()?);
     if deliveries == 0 || stream_sequence == 0 || consumer_sequence == 0 {
         return Err(MalformedAckSubject);
     }
-    Ok(AckNumbers { deliveries, stream_sequence, consumer_sequence, stored_unix_nanos, pending })
+    Ok(Parsed { stream, consumer, numbers: AckNumbers { deliveries, stream_sequence, consumer_sequence, stored_unix_nanos, pending } })
 }
 
 fn plain_number(digits: &str) -> Result<u64, MalformedAckSubject> {

@@ -8,7 +8,7 @@ use crate::outcome::{Connection, Evidence};
 
 mod read;
 
-pub(crate) use read::read;
+pub(crate) use read::{Demands, FORBIDDEN, NO_GROUPS, Wanted, read, read_facts};
 
 /// What a request takes beyond the payload ceiling (D-10).
 const REQUEST_OVERHEAD_BYTES: u64 = 9_216;
@@ -97,8 +97,10 @@ pub enum ProfileField {
     Backoff,
     /// It is removed when nobody pulls for a while, and its position with it.
     InactiveThreshold,
-    /// It serves one of several pullers, named by groups.
+    /// It serves one of several pullers, named by groups, and must not, or by other groups than it must.
     PriorityGroups,
+    /// It chooses among the pullers of a group in another way.
+    PriorityPolicy,
 }
 
 impl ProfileField {
@@ -125,6 +127,7 @@ impl ProfileField {
             Self::Backoff => "backoff",
             Self::InactiveThreshold => "inactive_threshold",
             Self::PriorityGroups => "priority_groups",
+            Self::PriorityPolicy => "priority_policy",
         }
     }
 }

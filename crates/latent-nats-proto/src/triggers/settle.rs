@@ -27,7 +27,7 @@ pub enum Settlement {
 pub enum SettleAnswer {
     /// The broker has the command.
     Confirmed,
-    /// The command was certainly not sent.
+    /// The command was certainly not sent, or the broker certainly did not take it.
     NotSent(FailureCause),
     /// The command may have arrived.
     Uncertain(UncertainCause),
