@@ -109,6 +109,11 @@ impl Operations {
         (self.messages, self.message_bytes)
     }
 
+    #[cfg(test)]
+    pub(super) fn messages_among_events(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event, Event::Delivered { .. })).count()
+    }
+
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
         match &event {

@@ -3,6 +3,7 @@
 mod answers;
 mod bounds;
 mod deliveries;
+mod every_byte;
 mod inspections;
 mod interleaved;
 mod requests;
