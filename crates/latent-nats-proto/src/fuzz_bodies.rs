@@ -4,6 +4,7 @@
 //! compiler; the workspace `fuzz/` hands the same functions to a fuzzer.
 
 mod exchanges;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nats_triggers", body: exchanges::triggers },
     Target { name: "nats_ack_subject", body: ack_subject },
     Target { name: "nats_consumer", body: consumer },
+    Target { name: "nats_sessions", body: sessions::sessions },
+    Target { name: "nats_pull_consumer", body: pull_consumer },
 ];
 
 /// Runs the body of this name.
@@ -155,4 +158,15 @@ fn consumer(input: &[u8]) {
     let state = crate::triggers::read_consumer(input, &exchanges::PROFILE);
     let spaced = crate::triggers::read_consumer(&[b" ", input, b"\n"].concat(), &exchanges::PROFILE);
     assert_eq!(spaced, state, "space around a consumer's info changes it");
+}
+
+/// The same by the rules of the second profile; what it tells can be sent back as it is.
+fn pull_consumer(input: &[u8]) {
+    let Some(consumer) = sessions::consumer(1) else { return };
+    let info = crate::session::read_info(input, &consumer);
+    let spaced = crate::session::read_info(&[b" ", input, b"\n"].concat(), &consumer);
+    assert_eq!(spaced, info, "space around a consumer's info changes it");
+    if let Ok(info) = info {
+        assert!(info.max_deliver.is_none_or(|most| most == 0 || most >= consumer.max_deliver_min()), "{info:?}");
+    }
 }

@@ -50,6 +50,8 @@ use consumer::ACK_BYTES_MAX;
 pub use consumer::{Ceiling, PullConsumer, PullProfile, PullProfileError};
 pub use delivered::{AckSubject, Content, Delivered, HeaderFields, TooLarge};
 pub use event::{Event, OperationId, Pending, PullClose, PullEnd};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use info::read as read_info;
 pub use info::{ConsumerInfo, PinId};
 use operations::{Kind, Operations};
 pub use request::{BadRequest, PullRequest, SessionRefused, SessionSettlement};

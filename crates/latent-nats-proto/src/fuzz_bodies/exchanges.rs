@@ -10,16 +10,16 @@ const PAYLOAD: &[u8] = b"payload";
 const EXCHANGES_MAX: u64 = 64;
 
 /// What the script has left.
-struct Script<'a>(&'a [u8]);
+pub(super) struct Script<'a>(pub(super) &'a [u8]);
 
 impl<'a> Script<'a> {
-    fn byte(&mut self) -> Option<u8> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
     }
 
-    fn bytes(&mut self, count: usize) -> &'a [u8] {
+    pub(super) fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
         bytes

@@ -61,6 +61,12 @@ const CONSUMER: &str = r#"{"stream_name":"ORD","name":"c1","config":{"durable_na
 "max_batch":1,"max_expires":100000000,"max_bytes":9280},"delivered":{"consumer_seq":3,"stream_seq":22},
 "ack_floor":{"consumer_seq":2,"stream_seq":21},"num_ack_pending":1,"num_redelivered":0,"num_waiting":0,"num_pending":7}"#;
 
+const PULL_CONSUMER: &str = r#"{"stream_name":"ORD","name":"c1","config":{"durable_name":"c1","deliver_policy":"all","ack_policy":"explicit",
+"ack_wait":30000000000,"max_deliver":13,"filter_subject":"orders.p1","replay_policy":"instant","max_waiting":512,"max_ack_pending":8,
+"priority_groups":["latent"],"priority_policy":"pinned_client","priority_timeout":60000000000},"delivered":{"consumer_seq":3,"stream_seq":22},
+"ack_floor":{"consumer_seq":2,"stream_seq":21},"num_ack_pending":1,"num_redelivered":0,"num_waiting":0,"num_pending":7,
+"priority_groups":[{"group":"latent","pinned_client_id":"qKMu3Z5zuV1P5eEzYG80QW","pinned_ts":"2026-11-30T15:33:31Z"}]}"#;
+
 /// Everything of the corpus that our own code makes.
 fn made() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let stream = |piece: u8, frames: &[&[u8]]| [&[piece], &*frames.concat()].concat();
@@ -89,6 +95,13 @@ fn made() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("nats_ack_subject", "classic", b"$JS.ACK.ORD.c1.1.22.3.1700000000000000000.0".to_vec()),
         ("nats_ack_subject", "with-account", b"$JS.ACK._.Ab3.ORD.c1.1.22.3.1700000000000000000.0.x".to_vec()),
         ("nats_consumer", "as-needed", CONSUMER.into()),
+        ("nats_pull_consumer", "pinned", PULL_CONSUMER.into()),
+        ("nats_sessions", "batch", vec![1, 1, 3, 0, 13, 1, 10, 1, 13, 4, 11, 1, 5, 0, 2, 0, 2, 1, 3, 0, 7, 3, 7, 2, 5, 0]),
+        ("nats_sessions", "partly-written", vec![1, 3, 4, 20, 0, 1, 4, 30, 6, 0, 9, 1, 3, 0, 8, 2]),
+        ("nats_sessions", "too-large", vec![1, 2, 3, 0, 14, 2, 14, 200, 14, 5, 5, 0, 2, 0, 3, 0, 7, 2]),
+        ("nats_sessions", "refused", vec![0, 0, 1, 1, 1, 2, 3, 0, 16, 1, 16, 2, 12, 1, 5, 0]),
+        ("nats_sessions", "given-up", vec![1, 0, 3, 0, 13, 0, 5, 0, 2, 0, 2, 0, 2, 0, 6, 1, 3, 0, 6, 0, 6, 0, 7, 2, 15, 9, 17, 255]),
+        ("nats_sessions", "full", [[0, 0].repeat(9), vec![3, 0, 8, 1, 8, 2, 5, 0, 1, 0, 1, 1, 3, 0, 13, 0, 9, 10]].concat()),
         ("nats_exchanges", "receipt", script(&[1, 0, 0, 3, 0])),
         ("nats_exchanges", "two-in-pieces", script(&[1, 1, 100, 1, 200, 0, 0, 2, 3, 0, 0, 3, 0, 0, 0, 0, 1, 0, 1, 0, 0, 3, 0])),
         ("nats_exchanges", "refused", script(&[1, 0, 0, 4, 0, 1, 0, 0, 5, 0, 1, 0, 0, 6, 0, 1, 0, 0, 7, 0])),
