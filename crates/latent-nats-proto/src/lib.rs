@@ -4,10 +4,11 @@
 //! [`Checkout`] and a [`Publish`] are what happens on it, one at a time. The shell writes what [`Exchange::outgoing`] holds, hands over what
 //! it reads, and says when the connection, the deadline or the caller ended the exchange.
 //!
-//! [`triggers`] has the three operations of one delivery in the same form.
+//! [`triggers`] has the three operations of one delivery in the same form. [`session`] has them for many deliveries at once on one connection:
+//! a [`Session`](session::Session) takes the link whose handshake is done, and tells its shell in events what became of each operation.
 //!
 //! What always holds: no input panics or is kept beyond a bound of [`limits`]; a publication in steady state allocates nothing; *possible
-//! write* (D-06) is crossed in [`Exchange::offering`] and nowhere else; and only [`decide`] turns evidence into an answer.
+//! write* (D-06) is crossed in [`Exchange::offering`] and [`session::Session::offering`] and nowhere else; and only [`decide`] turns evidence into an answer.
 
 mod broker_error;
 mod checkout;

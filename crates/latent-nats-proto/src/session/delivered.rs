@@ -54,6 +54,8 @@ pub struct Delivered {
     pub numbers: AckNumbers,
     /// What it holds, unless that is too large.
     pub content: Result<Content, TooLarge>,
+    /// Whether its consumer has a group. Without one, a field that names a pin is the publisher's.
+    has_group: bool,
 }
 
 impl Delivered {
@@ -68,9 +70,10 @@ impl Delivered {
         fields(block)
     }
 
-    /// The pin that this message came with: the last field of that name, which is the broker's. Earlier ones are the publisher's.
+    /// The pin that this message of a consumer with a group came with: the last field of that name, which is the broker's. Earlier ones are
+    /// the publisher's.
     pub fn pin(&self) -> Option<PinId> {
-        let last = self.header_fields().filter(|(name, _)| *name == PIN).last();
+        let last = self.header_fields().filter(|(name, _)| self.has_group && *name == PIN).last();
         last.and_then(|(_, value)| PinId::new(std::str::from_utf8(value).ok()?))
     }
 
@@ -152,6 +155,6 @@ impl Arrived<'_> {
             Some(_) => Ok(Content { headers, payload: all }),
             None => Err(TooLarge { header_bytes: self.header_bytes, payload_bytes: self.payload_bytes }),
         };
-        Delivered { ack, numbers, content }
+        Delivered { ack, numbers, content, has_group: consumer.profile().group.is_some() }
     }
 }

@@ -1,7 +1,7 @@
 //! A consumer's info by the rules of the second profile (T-101).
 //!
 //! Besides what v1 asks for in the same words: `max_ack_pending` is the binding's, `max_deliver` at least eight above its runs or without
-//! bound, at least [`WAITING_MIN`] pulls may wait, requests may be at least as large as they will be or are not bounded at all, and a topic's
+//! bound, at least `WAITING_MIN` pulls may wait, requests may be at least as large as they will be or are not bounded at all, and a topic's
 //! partition has one priority group whose pullers are pinned. The time-out of a pin is not part of the profile: it is told, because a pull
 //! that stands longer than it loses the pin.
 

@@ -159,6 +159,25 @@ fn a_refused_permission_ends_the_oldest_operation_with_that_subject_alone() {
 }
 
 #[test]
+fn a_refusal_of_what_is_not_written_completely_is_about_something_else() {
+    let mut session = session();
+    let [written, partly] = [7, 7].map(|sequence| {
+        let operation = session.begin_settle(&settled_elsewhere(0, sequence), SessionSettlement::Acknowledge).unwrap();
+        session.offering();
+        session.wrote(session.outgoing().len() - usize::from(session.under_way() == 2));
+        operation
+    });
+    let refusal = format!("-ERR 'Permissions Violation for Publish to \"{}\"'\r\n", ack(0, 7));
+    session.received(refusal.repeat(2).as_bytes());
+    let expected = [
+        Event::Settled { operation: written, answer: SettleAnswer::NotSent(FailureCause::PublishRefused) },
+        Event::Settled { operation: partly, answer: SettleAnswer::Uncertain(UncertainCause::PermissionOfAnother) },
+        Event::Closed(Evidence::PermissionOfAnother),
+    ];
+    assert_eq!(events(&mut session), expected);
+}
+
+#[test]
 fn what_is_no_answer_of_anything_under_way_ends_the_session_and_everything_honestly() {
     let none = OperationId(99);
     type Frames = fn(&Four) -> Vec<u8>;

@@ -93,6 +93,17 @@ fn a_message_is_handed_out_with_its_own_fields_and_the_broker_s_pin() {
 }
 
 #[test]
+fn a_pin_that_a_publisher_wrote_is_none_where_the_broker_gives_none() {
+    let raw = Arc::new(PullConsumer::new(PullProfile { group: None, ..profile() }).unwrap());
+    let mut session = session();
+    session.begin_pull(&raw, &pull_of(1)).unwrap();
+    write(&mut session);
+    session.received(&delivery(0, 22, "", "x"));
+    let Some(Event::Delivered { message, .. }) = session.poll_event() else { panic!("no message") };
+    assert_eq!((message.pin(), message.header("Nats-Pin-Id")), (None, Some(PIN.as_bytes())));
+}
+
+#[test]
 fn a_message_without_fields_is_one_too() {
     let (mut session, _) = three();
     session.received(format!("MSG orders.p0 1 {} 0\r\n\r\n", ack(0, 9)).as_bytes());
@@ -197,6 +208,22 @@ fn more_than_a_pull_asked_for_ends_the_session() {
     }
     // Twice five thousand bytes are within ten thousand, the line of the pin apart, and the third message is not.
     assert_eq!((session.closed(), delivered(&mut session).len()), (Some(Evidence::OversizedReply), 2));
+}
+
+#[test]
+fn the_line_of_a_pin_is_not_counted_against_a_pull() {
+    let smallest = usize::try_from(profile().ceiling.message_bytes_max()).unwrap();
+    let spare = crate::link::PIN_LINE_BYTES;
+    let overhead = "NATS/1.0\r\nA: \r\n\r\n".len() + format!("Nats-Pin-Id: {PIN}\r\n").len();
+    for beyond in [0, 1] {
+        let mut session = session();
+        session.begin_pull(&consumer(), &PullRequest { max_bytes: smallest as u64, ..pull_of(8) }).unwrap();
+        write(&mut session);
+        let first = delivery(0, 1, &format!("A: {}\r\n", "v".repeat(6_000 + spare - overhead)), "");
+        let second = delivery(0, 2, &format!("A: {}\r\n", "v".repeat(smallest - 6_000 + spare + beyond - overhead)), "");
+        session.received(&[first, second].concat());
+        assert_eq!(session.closed().is_some(), beyond > 0, "{beyond}");
+    }
 }
 
 #[test]
