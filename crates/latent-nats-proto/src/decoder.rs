@@ -32,9 +32,8 @@ impl Decoder {
 
     /// For messages whose headers and body have at most so many bytes.
     pub(crate) fn new(body_bytes_max: usize) -> Self {
-        let capacity = CONTROL_LINE_BYTES.max_usize() + body_bytes_max + 2 * LINE_END.len();
         Self {
-            buffer: vec![0; capacity].into(),
+            buffer: vec![0; Self::buffer_bytes(body_bytes_max)].into(),
             start: 0,
             end: 0,
             scanned: 0,
@@ -44,6 +43,11 @@ impl Decoder {
             is_skipping: false,
             to_skip: 0,
         }
+    }
+
+    /// Memory that is allocated for such messages.
+    pub(crate) const fn buffer_bytes(body_bytes_max: usize) -> usize {
+        CONTROL_LINE_BYTES.max_usize() + body_bytes_max + 2 * LINE_END.len()
     }
 
     /// The same, for a connection on which one message that is too large must not end what else is under way.

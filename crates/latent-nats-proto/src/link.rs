@@ -53,6 +53,11 @@ pub struct Link {
     pub(crate) delivery: DeliveryStore,
 }
 
+/// Most bytes of a message that a session hands out whole.
+fn session_message_bytes(body_bytes_max: u32) -> usize {
+    (body_bytes_max as usize).min(DELIVERED_BODY_BYTES.max_usize()) + DELIVERED_HEADER_BYTES.max_usize() + PIN_LINE_BYTES
+}
+
 /// What a link read for an exchange.
 pub(crate) enum Seen<'a> {
     /// A control frame, dealt with.
@@ -79,9 +84,12 @@ impl Link {
 
     /// The memory of a connection on which a [`Session`](crate::session::Session) works. A message larger than this body is let go by.
     pub fn for_sessions(instance: &InstanceInbox, connection: u64, body_bytes_max: u32) -> Self {
-        let body_bytes_max = (body_bytes_max as usize).min(DELIVERED_BODY_BYTES.max_usize());
-        let message_bytes_max = body_bytes_max + DELIVERED_HEADER_BYTES.max_usize() + PIN_LINE_BYTES;
-        Self::with(Decoder::skipping(message_bytes_max), DeliveryStore::new(0), instance, connection)
+        Self::with(Decoder::skipping(session_message_bytes(body_bytes_max)), DeliveryStore::new(0), instance, connection)
+    }
+
+    /// Memory that such a link reads into.
+    pub(crate) fn session_buffer_bytes(body_bytes_max: u32) -> usize {
+        Decoder::buffer_bytes(session_message_bytes(body_bytes_max))
     }
 
     fn with(decoder: Decoder, delivery: DeliveryStore, instance: &InstanceInbox, connection: u64) -> Self {

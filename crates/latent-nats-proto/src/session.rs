@@ -42,7 +42,7 @@ use crate::decoder::Decoder;
 use crate::exchange::Ended;
 use crate::inbox::Inbox;
 use crate::info::ServerFacts;
-use crate::limits::{SESSION_MESSAGE_BYTES, SESSION_MESSAGES, SESSION_OPERATIONS, SESSION_OUTGOING_BYTES};
+use crate::limits::{LINK_BYTES, SESSION_MESSAGE_BYTES, SESSION_MESSAGES, SESSION_OPERATIONS, SESSION_OUTGOING_BYTES};
 use crate::link::Link;
 use crate::outcome::Evidence;
 
@@ -54,6 +54,7 @@ pub use event::{Event, OperationId, Pending, PullClose, PullEnd};
 pub(crate) use info::read as read_info;
 pub use info::{ConsumerInfo, PinId};
 use operations::{Kind, Operations};
+use outgoing::Outgoing;
 pub use request::{BadRequest, PullRequest, SessionRefused, SessionSettlement};
 
 /// What a session keeps at most.
@@ -81,6 +82,12 @@ impl Default for SessionBounds {
 }
 
 impl SessionBounds {
+    /// Memory of one connection's protocol on a link of [`Link::for_sessions`] with this body, allocated with it. Messages come on top: at most
+    /// [`SessionBounds::message_bytes`] until they are taken.
+    pub fn connection_bytes(&self, body_bytes_max: u32) -> usize {
+        LINK_BYTES.max_usize() + Link::session_buffer_bytes(body_bytes_max) + Outgoing::buffer_bytes(self.outgoing_bytes)
+    }
+
     fn check(&self) -> Result<(), LimitError> {
         SESSION_OPERATIONS.check(self.operations as u64)?;
         SESSION_OUTGOING_BYTES.check(self.outgoing_bytes as u64)?;

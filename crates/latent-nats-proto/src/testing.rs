@@ -9,7 +9,7 @@ use crate::{Credential, InstanceInbox, Link, Publication};
 #[cfg(test)]
 mod links;
 #[cfg(test)]
-pub(crate) use links::{established, established_with, take};
+pub(crate) use links::{established, established_for, established_with, take};
 
 /// As the pinned broker says it, shortened.
 pub(crate) const INFO: &[u8] = b"INFO {\"server_id\":\"X\",\"version\":\"2.14.6\",\"proto\":1,\"headers\":true,\"auth_required\":true,\

@@ -1,4 +1,5 @@
-//! A delivered message, handed out owned: one allocation holds its acknowledgement subject, its headers and its payload.
+//! A delivered message, handed out owned. Headers and payload share one allocation; the acknowledgement subject has its own, because it is
+//! kept until the message is settled and must not keep the payload with it.
 
 use std::fmt;
 
@@ -148,8 +149,8 @@ impl Arrived<'_> {
     pub(super) fn keep(&self, numbers: AckNumbers, consumer: &PullConsumer) -> Delivered {
         let content = self.content.filter(|_| consumer.takes(self.header_bytes, self.payload_bytes));
         let (headers, payload) = content.unwrap_or_default();
-        let mut all = Bytes::from([self.ack, headers, payload].concat());
-        let ack = AckSubject(all.split_to(self.ack.len()));
+        let ack = AckSubject(Bytes::copy_from_slice(self.ack));
+        let mut all = Bytes::from([headers, payload].concat());
         let headers = all.split_to(headers.len());
         let content = match content {
             Some(_) => Ok(Content { headers, payload: all }),

@@ -30,8 +30,13 @@ const PONGS_MAX: usize = CONTROL_FRAMES.max_usize();
 
 impl Outgoing {
     pub(super) fn new(bytes_max: usize) -> Self {
-        let bytes = Vec::with_capacity(bytes_max + PONGS_MAX * PONG.len());
+        let bytes = Vec::with_capacity(Self::buffer_bytes(bytes_max));
         Self { bytes, taken: 0, base: 0, offered: 0, pongs: VecDeque::with_capacity(PONGS_MAX), bytes_max }
+    }
+
+    /// Memory that is allocated for commands of so many bytes.
+    pub(super) const fn buffer_bytes(bytes_max: usize) -> usize {
+        bytes_max + PONGS_MAX * PONG.len()
     }
 
     pub(super) fn waiting(&self) -> &[u8] {
@@ -57,6 +62,11 @@ impl Outgoing {
         let place = self.append(&[PONG]);
         self.pongs.push_back(place.end);
         true
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 
     fn append(&mut self, parts: &[&[u8]]) -> Place {

@@ -56,13 +56,7 @@ pub(super) fn pull_of(batch: u32) -> PullRequest {
 }
 
 fn link() -> Link {
-    let mut link = Link::for_sessions(&instance(), 3, 2_048);
-    let mut handshake = Handshake::begin(&mut link, PASSWORD);
-    handshake.received(INFO);
-    take(&mut handshake);
-    handshake.received(b"PONG\r\n");
-    assert_eq!(handshake.finish(), Ok(()));
-    link
+    crate::testing::established_for(Link::for_sessions(&instance(), 3, 2_048))
 }
 
 pub(super) fn session_with(bounds: SessionBounds) -> Session {

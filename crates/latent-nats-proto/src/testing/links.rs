@@ -17,7 +17,15 @@ pub(crate) fn take(exchange: &mut impl Exchange) -> Vec<u8> {
 
 /// A link after a handshake whose INFO is this.
 pub(crate) fn established_with(info: &[u8]) -> Link {
-    let mut link = fresh();
+    opened(fresh(), info)
+}
+
+/// The same of another link.
+pub(crate) fn established_for(link: Link) -> Link {
+    opened(link, INFO)
+}
+
+fn opened(mut link: Link, info: &[u8]) -> Link {
     let mut handshake = Handshake::begin(&mut link, PASSWORD);
     handshake.received(info);
     take(&mut handshake);

@@ -32,6 +32,35 @@ fn a_session_begins_on_an_established_link_made_for_it_within_its_limits() {
 }
 
 #[test]
+fn what_came_behind_the_handshake_is_read_first() {
+    let mut link = Link::for_sessions(&instance(), 3, 1_024);
+    let mut handshake = Handshake::begin(&mut link, PASSWORD);
+    handshake.received(INFO);
+    take(&mut handshake);
+    handshake.received(b"PONG\r\nINFO {\"headers\":true,\"max_payload\":9}\r\nPING\r\nPI");
+    assert_eq!(handshake.finish(), Ok(()));
+    let mut session = Session::begin(link, SessionBounds::default()).unwrap();
+    assert_eq!((session.outgoing(), session.server().unwrap().max_payload_bytes), (&b"PONG\r\n"[..], 9));
+    session.received(b"NG\r\n");
+    assert_eq!((session.outgoing(), session.closed()), (&b"PONG\r\nPONG\r\n"[..], None));
+}
+
+#[test]
+fn the_memory_of_a_connection_is_what_it_says() {
+    for body_bytes_max in [1_024, 32_768, 715_435, u32::MAX] {
+        let mut session =
+            Session::begin(crate::testing::established_for(Link::for_sessions(&instance(), 3, body_bytes_max)), SessionBounds::default())
+                .unwrap();
+        for _ in 0..256 {
+            session.begin_inspect(&consumer()).unwrap();
+        }
+        let bytes = session.decoder.capacity() + session.operations.outgoing.capacity();
+        let said = SessionBounds::default().connection_bytes(body_bytes_max);
+        assert!(bytes <= said && said <= bytes + 32_768, "{bytes} {said}");
+    }
+}
+
+#[test]
 fn an_operation_keeps_its_place_until_its_end_is_taken() {
     let (mut session, message) = (session_with(bounds(|bounds| bounds.operations = 3)), settled_elsewhere(0, 7));
     let begin = |session: &mut Session| session.begin_settle(&message, SessionSettlement::Acknowledge);
