@@ -37,6 +37,7 @@ fn a_consumer_as_it_must_be_tells_what_it_has_to_do_and_who_is_pinned() {
         redelivered: 1,
         waiting: 2,
         delivered_stream_sequence: 22,
+        delivered_consumer_sequence: 6,
         ack_floor_stream_sequence: 19,
     };
     let expected = ConsumerInfo {
