@@ -166,19 +166,21 @@ impl Board {
         trouble
     }
 
-    /// Nothing was there, or only what was put off.
-    pub(crate) fn quiet(&self, binding: usize, is_delayed: bool) {
+    /// Nothing was there, or only what was put off. What is over by that, if anything was wrong.
+    pub(crate) fn quiet(&self, binding: usize, is_delayed: bool) -> Option<StepFault> {
+        let mut over = None;
         self.with(binding, |_, mark| {
             mark.is_delayed = is_delayed;
             // A message that cannot be taken is still there while the broker waits for it.
             let is_of_message = mark.problem.as_ref().is_some_and(|(fault, _)| fault.is_of_message());
             if !is_of_message || mark.backlog().unacknowledged == 0 {
-                mark.problem = None;
+                over = mark.problem.take().map(|(fault, _)| fault);
             }
             if !is_delayed {
                 (mark.put_off, mark.next_attempt_at) = (None, None);
             }
         });
+        over
     }
 
     /// The verdict on a message that is only left to be parked.
@@ -219,8 +221,9 @@ impl Board {
         });
     }
 
-    /// A visit ended with a settlement, or with a message left as it was. `put_off` says until when, where it was delayed.
-    pub(crate) fn settled(&self, step: LastStep, put_off: Option<(PutOff, UnixMillis)>) {
+    /// A visit ended with a settlement, or with a message left as it was. `put_off` says until when, where it was delayed. What is over by
+    /// that, if anything was wrong.
+    pub(crate) fn settled(&self, step: LastStep, put_off: Option<(PutOff, UnixMillis)>) -> Option<StepFault> {
         let mut marks = self.lock();
         marks.last = Some(step);
         let Marks { counts, bindings, .. } = &mut *marks;
@@ -235,7 +238,7 @@ impl Board {
             StepEnd::Unsettled(_) => &mut counts.unsettled,
             StepEnd::Failed(_) => &mut counts.failed,
         });
-        let Some(mark) = bindings.get_mut(step.binding) else { return };
+        let mark = bindings.get_mut(step.binding)?;
         mark.count(step.end);
         let is_of = |known: &Sentence| step.handed.is_some_and(|handed| handed.sequence == known.condemned.sequence);
         if matches!(step.end, StepEnd::Settled { .. }) && mark.sentence.as_ref().is_some_and(is_of) {
@@ -244,11 +247,10 @@ impl Board {
         // Why it could not be parked or settled was told when that failed.
         let is_settled = matches!(step.end, StepEnd::Settled { confirmation: Confirmation::Confirmed, .. });
         let was_told = mark.problem.as_ref().is_some_and(|(fault, _)| matches!(fault, StepFault::NotParked | StepFault::SettlementRefused));
-        if is_settled || !was_told {
-            mark.problem = None;
-        }
+        let over = if is_settled || !was_told { mark.problem.take() } else { None };
         (mark.is_running, mark.is_delayed) = (false, put_off.is_some());
         (mark.put_off, mark.next_attempt_at) = put_off.map_or((None, None), |(off, at)| (Some(off), Some(at)));
+        over.map(|(fault, _)| fault)
     }
 
     /// A visit failed. True when that is news.

@@ -19,6 +19,15 @@ impl Place<'_> {
         tracing::warn!(binding = %id, %stream, sequence, left_out, "message: the broker delivers it no more, and nobody settled it here");
     }
 
+    /// Says that what was told before is over.
+    pub(super) fn tell_over(&self, fault: Option<StepFault>) {
+        let Self { installed, binding, .. } = self;
+        let Some(fault) = fault else { return };
+        if let Some(left_out) = installed.voice.may_speak(installed.client.clock.mono(), limits::LOG_LINES_PER_SECOND.default) {
+            tracing::info!(triggers = %installed.logical_id, binding = %binding.id(), was = fault.kind(), left_out, "a trigger goes on");
+        }
+    }
+
     /// Says that the broker's user may not settle: whatever runs comes again.
     pub(super) fn tell_settlement_refused(&self) {
         let Self { installed, binding, index, .. } = self;

@@ -79,7 +79,9 @@ pub(super) fn of_inspection(error: &InspectError, binding: &TriggerBinding) -> T
     let (stream, consumer) = (binding.stream(), binding.consumer());
     match error {
         InspectError::Profile(mismatch) => {
-            let why = format!("consumer {consumer} of stream {stream}: {mismatch}; mend the consumer or the binding");
+            let why = format!(
+                "consumer {consumer} of stream {stream}: {mismatch}; `latent broker provision` shows what it should be, or correct the trigger"
+            );
             Trouble::new(StepFault::Mismatch(mismatch.field), why)
         }
         InspectError::Refused { err_code: Some(CONSUMER_NOT_FOUND), .. } => {

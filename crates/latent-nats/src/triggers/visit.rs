@@ -406,17 +406,17 @@ impl Place<'_> {
         match end {
             VisitEnd::Idle => {
                 self.park(lease);
-                installed.board.quiet(binding, false);
+                self.tell_over(installed.board.quiet(binding, false));
                 StepOutcome::Idle { binding }
             }
             VisitEnd::Delayed => {
                 self.park(lease);
-                installed.board.quiet(binding, true);
+                self.tell_over(installed.board.quiet(binding, true));
                 StepOutcome::Delayed { binding }
             }
             VisitEnd::Empty => {
                 self.park(lease);
-                installed.board.quiet(binding, false);
+                self.tell_over(installed.board.quiet(binding, false));
                 StepOutcome::Empty { binding }
             }
             VisitEnd::Stopped => StepOutcome::Stopped,
@@ -428,7 +428,7 @@ impl Place<'_> {
             VisitEnd::Settled { handed, settlement, confirmation } => {
                 self.park(lease);
                 let step = report(handed, StepEnd::Settled { settlement, confirmation });
-                installed.board.settled(step, self.put_off(handed, settlement));
+                self.tell_over(installed.board.settled(step, self.put_off(handed, settlement)));
                 self.tell_settled(step);
                 StepOutcome::Reported(step)
             }
@@ -436,7 +436,7 @@ impl Place<'_> {
                 // The message is still this connection's: it is not used for anything else.
                 drop(lease);
                 let step = report(handed, StepEnd::Unsettled(why));
-                installed.board.settled(step, None);
+                self.tell_over(installed.board.settled(step, None));
                 self.tell_settled(step);
                 StepOutcome::Reported(step)
             }

@@ -134,8 +134,7 @@ async fn a_dead_letter_that_cannot_be_kept_is_told() {
     assert_eq!((board.states()[0], fault.kind(), &*why), (TriggerState::Stalled, "not-parked", "the topic is full"));
     let ended =
         StepEnd::Settled { settlement: VisitSettlement::Terminate(TerminationReason::Rejected), confirmation: Confirmation::Confirmed };
-    board.settled(step(ended), None);
-    assert_eq!(board.problem(0), None);
+    assert_eq!((board.settled(step(ended), None), board.problem(0)), (Some(StepFault::NotParked), None), "what is over is told");
 }
 
 /// What keeps a tenant from dialling is told at each of its bindings, whichever of them dialled.

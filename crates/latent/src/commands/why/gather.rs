@@ -7,6 +7,8 @@ use latent_core::{Attributes, BindingId, DeadLetter, Offset, Partition, Place, R
 use super::story::{Replayed, Story};
 use crate::access::{Access, unexpected};
 use crate::commands::bus::ask_about;
+use latent_nats::triggers::BindingInput;
+
 use crate::commands::deadletter::Letter;
 use crate::config::Config;
 use crate::control::{Answer, ControlError, Event, EventHistory, Placed, Request, RunOutput};
@@ -21,12 +23,17 @@ pub(super) struct Gatherer<'a> {
     topic: &'a str,
     /// Topics that a trigger of the configuration names for its dead letters.
     dead_letter_topics: BTreeSet<String>,
+    /// Triggers that a broker wakes for this topic, of which nothing is kept but their runs.
+    untold: BTreeSet<String>,
 }
 
 impl<'a> Gatherer<'a> {
     pub(super) fn new(access: Access, config: &Config, topic: &'a str) -> Self {
         let named = config.dead_letter_topics();
-        Self { access, topic, dead_letter_topics: named.map(|topic| topic.as_str().to_owned()).collect() }
+        let of_broker = config.streams.iter().flat_map(|streams| streams.triggers.bindings());
+        let of_topic = of_broker.filter(|binding| matches!(binding.input(), BindingInput::Event { topic: of, .. } if of.as_str() == topic));
+        let untold = of_topic.map(|binding| binding.trigger().to_string()).collect();
+        Self { access, topic, dead_letter_topics: named.map(|topic| topic.as_str().to_owned()).collect(), untold }
     }
 
     pub(super) fn story(mut self, uid: &str) -> Result<Story, CliError> {
@@ -42,7 +49,8 @@ impl<'a> Gatherer<'a> {
         self.look_up_outputs(&mut history)?;
         let letters = self.letters(&history, &place, uid)?;
         let is_letter = event.clone().and_then(|event| Letter::of(&place.topic, event));
-        Ok(Story { topic: self.topic.to_owned(), uid: uid.to_owned(), event, place, is_letter, history, letters, replays })
+        let untold = std::mem::take(&mut self.untold);
+        Ok(Story { topic: self.topic.to_owned(), uid: uid.to_owned(), event, place, is_letter, history, letters, replays, untold })
     }
 
     fn event(&mut self, uid: &str) -> Result<Option<Event>, CliError> {

@@ -33,7 +33,10 @@ pub(super) fn tell(story: &Story, now: u64) -> String {
     for trigger in &story.history.triggers {
         lines.push("trigger", &format!("{}: {}", trigger.id, trigger_words(story, trigger, now)));
     }
-    if story.history.triggers.is_empty() && story.history.runs.is_empty() {
+    for trigger in &story.untold {
+        lines.push("trigger", &format!("{trigger}: a broker wakes it; what it decided is not kept, its runs and dead letters are"));
+    }
+    if story.history.triggers.is_empty() && story.untold.is_empty() {
         lines.push("trigger", "none wakes for this topic");
     }
     left_out(&mut lines, story.history.triggers_left_out, "further trigger");
