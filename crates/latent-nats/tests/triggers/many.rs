@@ -5,9 +5,9 @@ use latent_nats::triggers::{StepEnd, StepFault, TriggerState};
 use latent_node::RevocationScope;
 use latent_testkit::broker::StreamSpec;
 use latent_testkit::proxy::Direction;
-use latent_testkit::require_broker;
+use latent_testkit::{require_broker, until_some};
 
-use crate::bench::{ACKNOWLEDGED, Bench, STREAM, Setup, soon_again, spec};
+use crate::bench::{ACKNOWLEDGED, Bench, Half, STREAM, Setup, soon_again, spec};
 
 /// T-053: one message of a tenant waits for at most one of each other tenant.
 #[tokio::test]
@@ -48,6 +48,30 @@ async fn a_binding_that_cannot_get_on_keeps_no_other_waiting() {
     let report = &bench.monitor.bindings()[0];
     assert_eq!((report.state, report.problem.as_ref().unwrap().0), (TriggerState::Stalled, StepFault::ConsumerMissing));
     assert!(bench.admin.consumer(STREAM, "one").await["error"]["err_code"] == 10_014, "nobody makes one (T-011)");
+    bench.stop(driver).await;
+}
+
+/// T-052, BUG-37: nodes that share a consumer share its messages, and what one of them settles between the other's inspection and pull is not
+/// told as given up by the other.
+#[tokio::test]
+async fn nodes_that_share_a_consumer_tell_nothing_of_each_other_s_messages() {
+    const MESSAGES: u64 = 200;
+    require_broker!();
+    let mut bench = Bench::start(Setup::default()).await;
+    for _ in 0..MESSAGES {
+        bench.publish("one", r#"["ok"]"#).await;
+    }
+    let setup = Setup::default();
+    let other = Half::new(setup.settings, setup.limits);
+    let (mut triggers, monitor) = other.install(&bench.draft, 1, None);
+    let driver = bench.drive();
+    let both = || bench.monitor.snapshot().acknowledged + monitor.snapshot().acknowledged;
+    tokio::select! {
+        () = async { loop { let _ = triggers.step(&other.manager).await; } } => {}
+        () = until_some("every message", || std::future::ready((both() == MESSAGES).then_some(()))) => {}
+    }
+    let passed_over = [bench.monitor.snapshot().stranded, monitor.snapshot().stranded];
+    assert_eq!((passed_over, bench.backlog("one").await), ([0, 0], (0, 0)));
     bench.stop(driver).await;
 }
 

@@ -291,6 +291,7 @@ async fn at_capacity_is_quiet_and_pulls_that_were_given_up_leave_nothing() {
         others.push(other);
     }
     assert!(others.iter().all(|status| matches!(status, 408 | 409)), "{others:?}");
+    assert_eq!(bench.half.manager.snapshot().node.held(), 0, "an empty poll drops its reservation (T-041)");
     assert_eq!(bench.monitor.last_step(), None, "quiet");
     // Given up in the middle, again and again.
     for _ in 0..20 {

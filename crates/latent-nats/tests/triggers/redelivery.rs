@@ -168,6 +168,25 @@ async fn what_runs_when_an_operator_stops_comes_again() {
     assert_eq!(bench.backlog("one").await, (0, 0));
 }
 
+/// T-048, T-060: the broker has handed a message out and the node has not read it yet when it stops. Nothing ran, nothing is settled or held,
+/// and the message comes again.
+#[tokio::test]
+async fn a_message_under_way_when_an_operator_stops_comes_again() {
+    require_broker!();
+    let (mut bench, proxy) = Bench::behind_proxy(Setup { change: soon_again, ..Setup::default() }).await;
+    bench.publish("one", r#"["ok"]"#).await;
+    let held = proxy.withhold_from(Direction::ToClient, b" $JS.ACK.IN.one.");
+    let driver = bench.drive();
+    held.reached().await;
+    bench.until_backlog("one", (0, 1)).await;
+    bench.stop(driver).await;
+    assert_eq!((bench.half.scripted.runs().len(), bench.monitor.last_step()), (0, None));
+    assert!(!String::from_utf8_lossy(&proxy.transcript(Direction::ToBroker)).contains("PUB $JS.ACK."), "nothing is settled");
+    proxy.release();
+    let step = bench.step_until_handed().await;
+    assert_eq!((step.end, step.handed), (ACKNOWLEDGED, Some(Handed { sequence: 1, delivery: 2 })));
+}
+
 /// BUG-43, T-051: nodes that die within a run, again and again: nothing leaves its stream before its function returned, nothing is lost.
 #[tokio::test]
 async fn nodes_that_die_within_a_run_lose_nothing() {
