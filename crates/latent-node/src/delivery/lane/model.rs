@@ -1,7 +1,7 @@
 //! Every interleaving of two nodes before one broker, at a size where all of them can be gone through: real lanes under real cycles, and
 //! everything that may happen in between at every point (T-104, T-111).
 //!
-//! The explorer is our own few lines: what there is to buy brings a web server and its runtime, and would look at the same states.
+//! The explorer is our own few lines: lanes and cycles are values that can be compared, so it needs nothing else.
 
 mod broker;
 mod node;
