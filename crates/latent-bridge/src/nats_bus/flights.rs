@@ -118,7 +118,7 @@ impl<C> Flights<C> {
             let number = *number;
             let Some(flight) = self.remove(number) else { break };
             if let Some(refusals) = self.refusals.get_mut(&flight.subject) {
-                *refusals -= 1;
+                *refusals = refusals.saturating_sub(1);
                 if *refusals == 0 {
                     self.refusals.remove(&flight.subject);
                 }
@@ -164,10 +164,17 @@ impl<C> Flights<C> {
         (self.refusals.keys().copied().collect(), FlightNumber(self.next))
     }
 
-    /// All refusals of those that boarded before `number` have been told or were lost: what of them is left is uncertain.
+    /// All refusals of those that boarded before `number` have been told or were lost: what of them is left is uncertain. Where others that
+    /// boarded since are being refused too, which is true afterwards by [`Flights::is_refused`], they are to be settled next: their refusals
+    /// may all have been told by now, and none of those that were told before counts for them.
     pub(super) fn settle(&mut self, subject: SubjectNumber, number: FlightNumber) -> Vec<C> {
-        self.refusals.remove(&subject);
-        self.remove_all(subject, number).into_iter().map(|flight| flight.cargo).collect()
+        let ended = self.remove_all(subject, number).into_iter().map(|flight| flight.cargo).collect();
+        if !self.is_aboard(subject) {
+            self.refusals.remove(&subject);
+        } else if let Some(refusals) = self.refusals.get_mut(&subject) {
+            *refusals = 0;
+        }
+        ended
     }
 
     /// When the next deadline passes.
@@ -283,9 +290,32 @@ mod tests {
         assert_eq!(subjects, [A]);
         let later = flights.board(A, 1, at(10), 'd').unwrap();
         assert_eq!(flights.settle(A, before), ['a', 'b', 'c']);
-        assert!(!flights.is_refused(A) && flights.refused().is_empty());
-        assert_eq!(flights.land(later), Some('d'), "of it nothing is known yet");
-        assert_eq!(flights.bytes, 0);
+        assert!(flights.refused().is_empty(), "what was told before is no refusal of the later one");
+        assert_eq!(flights.land(later), Some('d'));
+        assert_eq!((flights.bytes, flights.is_refused(A)), (0, false));
+    }
+
+    #[test]
+    fn those_that_boarded_meanwhile_and_are_refused_too_are_settled_next() {
+        let mut flights = Flights::new(8, 1_000);
+        flights.board(A, 1, at(10), 'a').unwrap();
+        flights.board(A, 1, at(10), 'b').unwrap();
+        flights.refuse(A);
+        let (_, before) = flights.refusals();
+        flights.refuse(A);
+        assert_eq!(flights.refused(), certainly(&['a', 'b']), "told after all, so others may board");
+        flights.board(A, 1, at(10), 'c').unwrap();
+        flights.board(A, 1, at(10), 'd').unwrap();
+        flights.refuse(A);
+        assert!(flights.settle(A, before).is_empty() && flights.refused().is_empty() && flights.is_refused(A));
+        let (subjects, before) = flights.refusals();
+        assert_eq!((subjects, flights.settle(A, before)), (vec![A], vec!['c', 'd']), "though no refusal is told any more");
+        assert!(!flights.is_refused(A));
+        flights.board(A, 1, at(20), 'e').unwrap();
+        flights.board(A, 1, at(20), 'f').unwrap();
+        flights.refuse(A);
+        flights.settle(A, FlightNumber(0));
+        assert_eq!((flights.overdue(at(20)), flights.is_refused(A)), (vec!['e', 'f'], false));
     }
 
     #[test]

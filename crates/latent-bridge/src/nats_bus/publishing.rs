@@ -295,10 +295,14 @@ pub(super) async fn settle_refused(shared: Arc<Shared>) {
             tracing::debug!(%fault, "the broker refuses publications, and gave no answer to what was asked behind them");
         }
         tokio::time::sleep(SETTLE_PAUSE).await;
-        let left: Vec<_> = {
+        let (left, is_more): (Vec<_>, _) = {
             let mut flights = shared.air.flights();
-            subjects.into_iter().flat_map(|subject| flights.settle(subject, before)).collect()
+            let left = subjects.iter().flat_map(|subject| flights.settle(*subject, before)).collect();
+            (left, subjects.iter().any(|subject| flights.is_refused(*subject)))
         };
+        if is_more {
+            shared.air.refused.notify_one();
+        }
         if !left.is_empty() {
             tracing::warn!(count = left.len(), "publications to a subject that is refused are uncertain: not every refusal was heard");
         }
