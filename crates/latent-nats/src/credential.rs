@@ -39,10 +39,13 @@ impl NatsCredential {
         &self.secret
     }
 
+    /// Whether a text can be a user's name: 1 to `username_bytes` visible ASCII characters.
+    pub fn is_username(name: &str) -> bool {
+        (1..=limits::USERNAME_BYTES.max_usize()).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
+    }
+
     pub(crate) fn has_usable_username(&self) -> bool {
-        let usable =
-            |name: &str| (1..=limits::USERNAME_BYTES.max_usize()).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
-        self.username().is_none_or(usable)
+        self.username().is_none_or(Self::is_username)
     }
 }
 

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latent_capabilities::PoolSettings;
 use latent_core::{Limit, ProviderId, TenantId};
-use latent_nats::{ConfigError, EndpointDraft, MappingDraft, NatsConfig, NatsDraft, RootsDraft};
+use latent_nats::{ConfigError, EndpointDraft, MappingDraft, NatsConfig, NatsCredential, NatsDraft, RootsDraft};
 use latent_secrets::SecretName;
 
 use crate::component_file;
@@ -73,14 +73,13 @@ fn read_profile(report: &mut Report<'_>, section: &mut Section<'_>) {
 pub(super) fn read_credential(report: &mut Report<'_>, mut section: Section<'_>) -> CredentialDraft {
     let tenant = section.required_name(report, "tenant", "tenant = \"acme\"", TenantId::parse);
     let user = section.text(report, "user");
-    let (user, user_at) = (user.as_ref().map(|user| user.value.to_owned()), user.map(|user| user.at));
-    let bytes_max = latent_nats::limits::USERNAME_BYTES.max_usize();
-    let fits = |name: &String| (1..=bytes_max).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
-    if let (Some(at), Some(false)) = (user_at, user.as_ref().map(fits)) {
+    if let Some(user) = user.as_ref().filter(|user| !NatsCredential::is_username(user.value)) {
+        let bytes_max = latent_nats::limits::USERNAME_BYTES.max;
         let problem =
             format!("user has to be 1 to {bytes_max} visible ASCII characters without spaces; leave it out where the secret is a token");
-        report.push(at, Fault::Provider { what: "this credential".to_owned(), problem });
+        report.push(user.at, Fault::Provider { what: "this credential".to_owned(), problem });
     }
+    let user = user.map(|user| user.value.to_owned());
     let secret = section.required_text(report, "secret", "secret = \"acme-nats\", its name in the secret store");
     let secret = secret.and_then(|name| match SecretName::parse(name.value) {
         Ok(value) => Some(Spanned { value, at: name.at }),

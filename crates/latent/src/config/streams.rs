@@ -2,6 +2,7 @@
 //!
 //! Without `[broker]` the streams are those of the broker behind the topics, where that is one.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use latent_core::TenantId;
@@ -172,14 +173,9 @@ fn check_credentials(report: &mut Report<'_>, draft: &Draft) {
     for tenant in config.tenants().iter().filter(|tenant| !given.contains(tenant)) {
         report.push(at, Fault::NoTriggerCredential { tenant: tenant.to_string(), in_engine: draft.streams.is_none() });
     }
+    let mut seen = BTreeSet::new();
     for credential in draft.streams.iter().flat_map(|streams| &streams.credentials) {
-        let same = |other: &&CredentialDraft| {
-            let (one, other) = (credential.tenant.as_ref(), other.tenant.as_ref());
-            one.zip(other).is_some_and(|(one, other)| one.value == other.value && other.at < one.at)
-        };
-        if let Some(tenant) =
-            credential.tenant.as_ref().filter(|_| draft.streams.iter().flat_map(|streams| &streams.credentials).any(|other| same(&other)))
-        {
+        if let Some(tenant) = credential.tenant.as_ref().filter(|tenant| !seen.insert(&tenant.value)) {
             let problem = format!("tenant {} has another one above; a tenant has one", tenant.value);
             report.push(tenant.at, Fault::Provider { what: "this credential of [broker]".to_owned(), problem });
         }
