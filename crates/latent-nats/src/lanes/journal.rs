@@ -1,0 +1,93 @@
+//! What is told of lanes: the trouble of each in the log when it is news, and the last failures of all of them in a ring (T-110).
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use latent_core::{BindingId, MonoTime, UnixMillis};
+
+use super::limits;
+use super::office::LaneCell;
+use crate::triggers::StepFault;
+use crate::voice::Voice;
+
+/// A failure of a lane, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneFailure {
+    /// The lane.
+    pub lane: BindingId,
+    /// When it was first seen.
+    pub at: UnixMillis,
+    /// What it is.
+    pub fault: StepFault,
+    /// The same in words, without text of the broker.
+    pub why: String,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Journal {
+    voice: Voice,
+    ring: Mutex<VecDeque<LaneFailure>>,
+}
+
+impl Journal {
+    /// Something stands in the lane's way. Told once, until it is over or something else does.
+    pub(super) fn trouble(&self, cell: &LaneCell, now: MonoTime, unix: UnixMillis, fault: StepFault, why: &str) {
+        {
+            let mut office = cell.office();
+            office.desk.set_obstacle(Some(why.to_owned()));
+            if office.health.trouble.as_ref().is_some_and(|(known, said, _)| *known == fault && said == why) {
+                return;
+            }
+            office.health.trouble = Some((fault, why.to_owned(), unix));
+        }
+        let draft = cell.binding.draft();
+        {
+            let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            if ring.len() >= limits::FAILURES.default_usize() {
+                ring.pop_front();
+            }
+            ring.push_back(LaneFailure { lane: draft.id.clone(), at: unix, fault, why: why.to_owned() });
+        }
+        if let Some(left_out) = self.speaks(now) {
+            let (kind, trigger, lane) = (fault.kind(), &draft.trigger, &draft.id);
+            tracing::warn!(%trigger, %lane, kind, why, left_out, "a trigger cannot get on");
+        }
+    }
+
+    /// Nothing does any more.
+    pub(super) fn over(&self, cell: &LaneCell, now: MonoTime) {
+        let over = {
+            let mut office = cell.office();
+            office.desk.set_obstacle(None);
+            office.health.trouble.take()
+        };
+        if let Some((fault, _, _)) = over
+            && let Some(left_out) = self.speaks(now)
+        {
+            let (kind, draft) = (fault.kind(), cell.binding.draft());
+            tracing::info!(trigger = %draft.trigger, lane = %draft.id, kind, left_out, "a trigger gets on again");
+        }
+    }
+
+    /// The broker has given up on messages.
+    pub(super) fn stranded(&self, cell: &LaneCell, now: MonoTime) {
+        let Some(stranded) = cell.office().health.stranded else { return };
+        if let Some(left_out) = self.speaks(now) {
+            let (draft, settled, delivered) = (cell.binding.draft(), stranded.settled_up_to, stranded.delivered_up_to);
+            tracing::warn!(
+                trigger = %draft.trigger, lane = %draft.id, stream = %draft.stream, settled, delivered, left_out,
+                "the broker has given up on messages between these sequences; they are in the stream and are not delivered any more"
+            );
+        }
+    }
+
+    /// The last failures, oldest first.
+    pub(super) fn failures(&self) -> Vec<LaneFailure> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    fn speaks(&self, now: MonoTime) -> Option<u64> {
+        self.voice.may_speak(now, crate::triggers::limits::LOG_LINES_PER_SECOND.default)
+    }
+}

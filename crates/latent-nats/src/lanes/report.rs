@@ -1,0 +1,51 @@
+//! What can be seen of a lane from outside, as plain data.
+
+use latent_core::{BindingId, UnixMillis};
+
+use super::office::{LaneCell, Stranded};
+use crate::triggers::StepFault;
+
+/// One lane, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneReport {
+    /// Its id.
+    pub id: BindingId,
+    /// The trigger that it is a part of.
+    pub trigger: BindingId,
+    /// What stands in its way, in words, and since when.
+    pub trouble: Option<(StepFault, String, UnixMillis)>,
+    /// Messages never delivered, as the broker said last.
+    pub pending: u64,
+    /// Messages delivered and not settled, wherever, as the broker said last.
+    pub unacknowledged: u64,
+    /// Messages held here.
+    pub held: u64,
+    /// Messages that the broker has given up on.
+    pub stranded: Option<Stranded>,
+    /// Whether it was inspected yet.
+    pub is_inspected: bool,
+    /// Settlements of which it is not known whether they arrived.
+    pub settlements_uncertain: u64,
+    /// Nobody drives it.
+    pub is_stopped: bool,
+}
+
+impl LaneReport {
+    pub(super) fn of(cell: &LaneCell) -> Self {
+        let draft = cell.binding.draft();
+        let office = cell.office();
+        let health = &office.health;
+        Self {
+            id: draft.id.clone(),
+            trigger: draft.trigger.clone(),
+            trouble: health.trouble.clone(),
+            pending: health.pending,
+            unacknowledged: health.unacknowledged,
+            held: office.desk.lane.held() as u64,
+            stranded: health.stranded,
+            is_inspected: health.inspected_at.is_some(),
+            settlements_uncertain: health.settlements_uncertain,
+            is_stopped: office.closed,
+        }
+    }
+}
