@@ -50,13 +50,19 @@ async fn drive(installed: Arc<Installed>, place: usize, mut stop: Stop) {
     let mut driver = Driver { installed: &installed, place, carrier };
     // It ends by the signal alone.
     let _ = stop.race(driver.drive()).await;
-    driver.carrier.close();
 }
 
 struct Driver<'i> {
     installed: &'i Installed,
     place: usize,
     carrier: Carrier,
+}
+
+impl Drop for Driver<'_> {
+    /// However it ends: nobody who waits for a source is left waiting.
+    fn drop(&mut self) {
+        self.carrier.close();
+    }
 }
 
 impl Driver<'_> {

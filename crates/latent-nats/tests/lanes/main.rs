@@ -1,0 +1,8 @@
+//! Lanes against the pinned broker, under real delivery cycles on a real activation manager whose handler does what the events say.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
+
+mod handler;
+mod node;
+mod one_node;
+mod several_nodes;
+mod world;
