@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use latent_capabilities::{ActivationCapabilityRuntime, AuditRing, CompletionAccount, PoolSettings, ProviderPools};
 use latent_core::{
-    Attributes, Budget, Clock, ComponentDigest, ContractName, DeliveredEvent, Epoch, FunctionName, MediaType, Offset, Partition, ProviderId,
-    ServiceName, SystemClock, TenantId, Ticket, TopicName, Verdict,
+    Attributes, Budget, Clock, ComponentDigest, ContractName, DeliveredEvent, Epoch, FunctionName, MediaType, Offset, Partition,
+    ProviderId, ServiceName, SystemClock, TenantId, Ticket, TopicName, Verdict,
 };
 use latent_nats::lanes::{LaneBinding, LaneInput, LaneMessage, LaneMonitor, LaneTopics, LanesDraft, NatsLanes, Unplaced};
 use latent_nats::{NatsCredential, NatsPools};
 use latent_node::delivery::{BindingSpec, DeliveryDriver, DeliveryHandle, DeliveryPolicy, Intake, PartitionSpec, Remembered, SourceError};
-use latent_node::{Catalog, Contracts, InboundTarget, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits, Principal, RouteKey};
+use latent_node::{
+    Catalog, Contracts, InboundTarget, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits, Principal, RouteKey,
+};
 use latent_secrets::{LocalSecretStore, NewSecret, SealingKey, SecretName, TlsBinding};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -75,7 +77,14 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn start(name: &'static str, handler: &Arc<Handler>, parked: &Arc<Parked>, draft: LanesDraft, policy: DeliveryPolicy, limits: NodeLimits) -> Self {
+    pub(crate) fn start(
+        name: &'static str,
+        handler: &Arc<Handler>,
+        parked: &Arc<Parked>,
+        draft: LanesDraft,
+        policy: DeliveryPolicy,
+        limits: NodeLimits,
+    ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::default())));
         let next = AtomicU64::new(1);
@@ -90,7 +99,8 @@ impl Node {
             runtime: tokio::runtime::Handle::current(),
         });
         let manager = manager.unwrap();
-        let pools = NatsPools { capabilities, pools: ProviderPools::new(PoolSettings::default(), Arc::clone(&clock)), clock: Arc::clone(&clock) };
+        let pools =
+            NatsPools { capabilities, pools: ProviderPools::new(PoolSettings::default(), Arc::clone(&clock)), clock: Arc::clone(&clock) };
         let folder = tempfile::tempdir().unwrap();
         let config = draft.check().unwrap();
         let credential = credential(folder.path(), config.peer().address(), config.peer().server_name(), &*clock);
@@ -155,7 +165,14 @@ impl Spec {
             budget: Budget::default(),
             input_bytes_max: 4_096,
         };
-        BindingSpec { id: self.id, topic: self.topic, target, policy: self.policy, dead_letter: self.dead_letter, partitions: vec![partition] }
+        BindingSpec {
+            id: self.id,
+            topic: self.topic,
+            target,
+            policy: self.policy,
+            dead_letter: self.dead_letter,
+            partitions: vec![partition],
+        }
     }
 }
 

@@ -36,7 +36,8 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        let policy = DeliveryPolicy { retry_delay_millis: 50, deliveries_max: 3, operation_timeout_millis: 5_000, ..DeliveryPolicy::default() };
+        let policy =
+            DeliveryPolicy { retry_delay_millis: 50, deliveries_max: 3, operation_timeout_millis: 5_000, ..DeliveryPolicy::default() };
         Self {
             partitions: 1,
             max_in_flight: 8,

@@ -106,7 +106,11 @@ impl Carrier {
             None if lane.cell.binding.consumer().profile().group.is_none() => None,
             // Where pullers are pinned, a message without a pin is nobody's; and one above the limit should not be (D-12).
             None => {
-                return self.violated(place, StepFault::Protocol(latent_nats_proto::Evidence::ForeignReply), "a message came without a pin");
+                return self.violated(
+                    place,
+                    StepFault::Protocol(latent_nats_proto::Evidence::ForeignReply),
+                    "a message came without a pin",
+                );
             }
         };
         if too_often {
