@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::RandomState;
 use std::sync::Arc;
 
-use latent_core::{Clock, MonoTime};
+use latent_core::{Clock, MonoTime, UnixMillis};
 use latent_nats_proto::session::{GiveUp, OperationId, Session, SessionRefused, SessionSettlement};
 use latent_nats_proto::{Ended, Evidence};
 use latent_node::delivery::{Confirmation, LaneCommand, ReplyId, Settlement};
@@ -27,7 +27,7 @@ use latent_node::delivery::{Confirmation, LaneCommand, ReplyId, Settlement};
 use super::bell::Bell;
 use super::journal::Journal;
 use super::limits;
-use super::office::LaneCell;
+use super::office::{LaneCell, Of};
 use super::topics::LaneTopics;
 use crate::triggers::StepFault;
 use pulls::PullState;
@@ -97,6 +97,7 @@ pub(super) struct Carrier {
     pulls_waiting: VecDeque<usize>,
     /// Until when each of the lanes that keep a pull open does.
     hot: BTreeMap<usize, MonoTime>,
+    hot_max: u64,
     /// Those of them whose pull has ended.
     keep_open: BTreeSet<usize>,
     /// When a pull has been silent for too long.
@@ -116,7 +117,7 @@ impl Carrier {
         bell: Arc<Bell>,
         topics: Arc<dyn LaneTopics>,
         journal: Arc<Journal>,
-        clock: Arc<dyn Clock>,
+        (clock, hot_max): (Arc<dyn Clock>, u64),
     ) -> Self {
         let touched = (0..cells.len()).collect();
         let sweep = Sweep::new(cells.len());
@@ -131,6 +132,7 @@ impl Carrier {
             blocked: BTreeSet::new(),
             pulls_waiting: VecDeque::new(),
             hot: BTreeMap::new(),
+            hot_max,
             keep_open: BTreeSet::new(),
             signs: BTreeSet::new(),
             sweep,
@@ -175,9 +177,9 @@ impl Carrier {
 
     /// What keeps every lane from a connection, as it is told to those who ask.
     pub(super) fn cannot_connect(&mut self, fault: StepFault, why: &str) {
-        let (at, unix) = (self.clock.mono(), self.clock.unix());
+        let now = self.now();
         for lane in &self.lanes {
-            self.journal.trouble(&lane.cell, at, unix, fault, why);
+            self.journal.trouble(&lane.cell, now, Of::Inspection, fault, why);
         }
     }
 
@@ -322,6 +324,11 @@ impl Carrier {
         }
     }
 
+    /// On both clocks.
+    fn now(&self) -> (MonoTime, UnixMillis) {
+        (self.clock.mono(), self.clock.unix())
+    }
+
     fn end_overdue(&mut self) {
         let now = self.clock.mono();
         while let Some((_, operation)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
@@ -372,7 +379,7 @@ impl Carrier {
         self.pulls_waiting.clear();
         self.blocked.clear();
         self.signs.clear();
-        let (at, unix) = (self.clock.mono(), self.clock.unix());
+        let now = self.now();
         let trouble = crate::triggers::trouble::of_evidence(evidence);
         for place in 0..self.lanes.len() {
             let waiting = self.lanes.get_mut(place).map(|lane| std::mem::take(&mut lane.backlog)).unwrap_or_default();
@@ -380,7 +387,7 @@ impl Carrier {
             let Some(lane) = self.lanes.get_mut(place) else { continue };
             (lane.pull, lane.inspections, lane.profile_at) = (PullState::None, 0, None);
             if evidence != Evidence::Cancelled {
-                self.journal.trouble(&lane.cell, at, unix, trouble.fault, &trouble.why);
+                self.journal.trouble(&lane.cell, now, Of::Inspection, trouble.fault, &trouble.why);
             }
             lane.cell.office().desk.lane.handle_connection_lost();
             self.touched.insert(place);

@@ -23,6 +23,9 @@ pub struct LanesDraft {
     pub roots: RootsDraft,
     /// The lanes.
     pub lanes: Vec<LaneDraft>,
+    /// Lanes of one tenant that keep a pull open while nothing comes ([`limits::HOT`]). Each holds a place for one activation meanwhile, so
+    /// this is to be well below the places that a tenant has.
+    pub hot_max: u64,
 }
 
 /// What the messages of a lane are.
@@ -171,6 +174,7 @@ impl LaneBinding {
 pub struct LanesConfig {
     peer: Peer,
     public_roots: bool,
+    hot_max: u64,
     lanes: Vec<LaneBinding>,
     /// Each once, in the order of first mention: a tenant's place in the pools.
     tenants: Vec<TenantId>,
@@ -185,6 +189,7 @@ impl LanesDraft {
         let peer = self.endpoint.check(&self.roots)?;
         let limited = |error| ConfigError::Limit { field: "lanes", error };
         limits::LANES.check(self.lanes.len() as u64).map_err(limited)?;
+        let hot_max = limits::HOT.check(self.hot_max).map_err(|error| ConfigError::Limit { field: "hotMax", error })?;
         let (mut ids, mut consumers, mut filters) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (mut lanes, mut tenants) = (Vec::with_capacity(self.lanes.len()), Vec::new());
         for (index, draft) in self.lanes.into_iter().enumerate() {
@@ -206,7 +211,7 @@ impl LanesDraft {
             lanes.push(LaneBinding::check(draft).map_err(wrong)?);
         }
         TENANTS.check(tenants.len() as u64).map_err(limited)?;
-        Ok(LanesConfig { peer, public_roots: self.roots.public, lanes, tenants })
+        Ok(LanesConfig { peer, public_roots: self.roots.public, hot_max, lanes, tenants })
     }
 }
 
@@ -249,6 +254,10 @@ impl LanesConfig {
         let roots: usize = self.peer.roots().map(<[u8]>::len).sum();
         let installation = crate::triggers::limits::INSTALLATION_BYTES.default;
         installation + self.lanes.len() as u64 * limits::LANE_BYTES.default + 6 * roots as u64
+    }
+
+    pub(super) const fn hot_max(&self) -> u64 {
+        self.hot_max
     }
 
     /// The largest body that one of its connections is to be delivered.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use latent_core::{BindingId, MonoTime, UnixMillis};
 
 use super::limits;
-use super::office::LaneCell;
+use super::office::{LaneCell, Of, Trouble};
 use crate::triggers::StepFault;
 use crate::voice::Voice;
 
@@ -32,14 +32,14 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Something stands in the lane's way. Told once, until it is over or something else does.
-    pub(super) fn trouble(&self, cell: &LaneCell, now: MonoTime, unix: UnixMillis, fault: StepFault, why: &str) {
+    pub(super) fn trouble(&self, cell: &LaneCell, (now, since): (MonoTime, UnixMillis), of: Of, fault: StepFault, why: &str) {
         {
             let mut office = cell.office();
             office.desk.set_obstacle(Some(why.to_owned()));
-            if office.health.trouble.as_ref().is_some_and(|(known, said, _)| *known == fault && said == why) {
+            if office.health.trouble.as_ref().is_some_and(|known| known.fault == fault && known.why == why) {
                 return;
             }
-            office.health.trouble = Some((fault, why.to_owned(), unix));
+            office.health.trouble = Some(Trouble { of, fault, why: why.to_owned(), since });
         }
         let draft = cell.binding.draft();
         {
@@ -47,7 +47,7 @@ impl Journal {
             if ring.len() >= limits::FAILURES.default_usize() {
                 ring.pop_front();
             }
-            ring.push_back(LaneFailure { lane: draft.id.clone(), at: unix, fault, why: why.to_owned() });
+            ring.push_back(LaneFailure { lane: draft.id.clone(), at: since, fault, why: why.to_owned() });
         }
         if let Some(left_out) = self.speaks(now) {
             let (kind, trigger, lane) = (fault.kind(), &draft.trigger, &draft.id);
@@ -55,14 +55,17 @@ impl Journal {
         }
     }
 
-    /// Nothing does any more.
-    pub(super) fn over(&self, cell: &LaneCell, now: MonoTime) {
+    /// This was done well, so what stood in its way does not any more.
+    pub(super) fn over(&self, cell: &LaneCell, now: MonoTime, of: Of) {
         let over = {
             let mut office = cell.office();
-            office.desk.set_obstacle(None);
-            office.health.trouble.take()
+            let over = office.health.trouble.take_if(|trouble| trouble.of == of);
+            if over.is_some() {
+                office.desk.set_obstacle(None);
+            }
+            over
         };
-        if let Some((fault, _, _)) = over
+        if let Some(Trouble { fault, .. }) = over
             && let Some(left_out) = self.speaks(now)
         {
             let (kind, draft) = (fault.kind(), cell.binding.draft());

@@ -36,7 +36,7 @@ pub(super) struct Office {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Health {
     /// What stands in its way now, and since when.
-    pub(super) trouble: Option<(StepFault, String, UnixMillis)>,
+    pub(super) trouble: Option<Trouble>,
     /// Of the last inspection.
     pub(super) pending: u64,
     pub(super) unacknowledged: u64,
@@ -45,6 +45,24 @@ pub(super) struct Health {
     /// When it was inspected last.
     pub(super) inspected_at: Option<MonoTime>,
     pub(super) settlements_uncertain: u64,
+}
+
+/// What stands in a lane's way.
+#[derive(Debug, Clone)]
+pub(super) struct Trouble {
+    pub(super) of: Of,
+    pub(super) fault: StepFault,
+    pub(super) why: String,
+    pub(super) since: UnixMillis,
+}
+
+/// What a trouble was met at, and so what shows that it is over: the same, done well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// Connecting, or seeing the consumer.
+    Inspection,
+    Pull,
+    Settlement,
 }
 
 /// Messages that the broker has given up on (25-joins).

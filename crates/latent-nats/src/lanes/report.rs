@@ -38,7 +38,7 @@ impl LaneReport {
         Self {
             id: draft.id.clone(),
             trigger: draft.trigger.clone(),
-            trouble: health.trouble.clone(),
+            trouble: health.trouble.as_ref().map(|trouble| (trouble.fault, trouble.why.clone(), trouble.since)),
             pending: health.pending,
             unacknowledged: health.unacknowledged,
             held: office.desk.lane.held() as u64,

@@ -46,7 +46,8 @@ async fn drive(installed: Arc<Installed>, place: usize, mut stop: Stop) {
     let Some(tenant) = installed.tenants.get(place) else { return };
     let clock = Arc::clone(&installed.client.clock);
     let (cells, bell) = (tenant.cells.clone(), Arc::clone(&tenant.bell));
-    let carrier = Carrier::new(cells, bell, Arc::clone(&installed.topics), Arc::clone(&installed.journal), clock);
+    let carrier =
+        Carrier::new(cells, bell, Arc::clone(&installed.topics), Arc::clone(&installed.journal), (clock, installed.config.hot_max()));
     let mut driver = Driver { installed: &installed, place, carrier };
     // It ends by the signal alone.
     let _ = stop.race(driver.drive()).await;

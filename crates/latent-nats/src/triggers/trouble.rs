@@ -128,7 +128,7 @@ pub(crate) fn of_status(status: PullStatus) -> Trouble {
 
 pub(crate) fn of_evidence(evidence: Evidence) -> Trouble {
     let (fault, why) = match evidence {
-        Evidence::PermissionOfAnother => {
+        Evidence::PermissionOfAnother | Evidence::PublishRefused => {
             let why = "the broker's user may not inspect or pull from the consumer; `latent broker permissions` prints what it needs";
             (StepFault::PermissionRefused, why)
         }

@@ -50,3 +50,54 @@ async fn what_never_runs_again_is_parked_and_then_terminated() {
     assert_eq!(deliveries, [1, 2, 3, 1, 2]);
     node.stop().await;
 }
+
+/// T-102, T-111: what is at the node is never more than what it has room to run.
+#[tokio::test]
+async fn no_more_is_pulled_than_there_is_room_for() {
+    require_broker!();
+    let limits = latent_node::NodeLimits { cells: 2, admission_slots: 5, ..latent_node::NodeLimits::for_cores(1) };
+    let world = World::start(Setup { partitions: 4, limits, ..Setup::default() }).await;
+    for number in 0..20 {
+        for partition in 0..4 {
+            world.publish(partition, &format!("k{partition}{number}"), "hang").await;
+        }
+    }
+    let node = world.node("one");
+    for done in 0..80 {
+        world.handler.until_runs(done + 1).await;
+        let mut unsettled = 0;
+        for partition in 0..4 {
+            unsettled += world.consumer_info(partition).await["num_ack_pending"].as_u64().unwrap();
+        }
+        assert!((1..=5).contains(&unsettled), "{unsettled} at the node after {done}");
+        world.handler.go_on(1);
+    }
+    for partition in 0..4 {
+        world.until_settled(partition).await;
+    }
+    assert!(world.handler.most_under_way() <= 2);
+    node.stop().await;
+}
+
+/// A stop lets end what has begun, settles it, and leaves the rest to the broker.
+#[tokio::test]
+async fn a_stop_settles_what_runs_and_leaves_the_rest() {
+    require_broker!();
+    let world = World::start(Setup::default()).await;
+    for number in 0..10 {
+        world.publish(0, "a", &format!("hang-{number}")).await;
+    }
+    let node = world.node("one");
+    world.handler.until_runs(1).await;
+    let (stopped, ()) = tokio::join!(node.stop(), async { world.handler.go_on(1) });
+    let () = stopped;
+    assert_eq!(world.handler.of_key("a"), ["hang-0"]);
+    let info = world.consumer_info(0).await;
+    assert_eq!(info["ack_floor"]["stream_seq"], 1);
+    // Another node goes on with them.
+    world.handler.go_on(100);
+    let node = world.node("two");
+    world.until_settled(0).await;
+    world.assert_order(&["a"], 10);
+    node.stop().await;
+}

@@ -9,8 +9,9 @@ use latent_nats::{EndpointDraft, RootsDraft};
 use latent_node::NodeLimits;
 use latent_node::delivery::DeliveryPolicy;
 use latent_testkit::broker::{Admin, Broker, BrokerSpec, BrokerUser, StreamSpec};
+use latent_testkit::proxy::FaultProxy;
 use latent_testkit::until_some;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::handler::Handler;
 use crate::node::{Node, Parked};
@@ -19,6 +20,8 @@ pub(crate) const TENANT: &str = "shop";
 pub(crate) const PASSWORD: &str = "lanes of the shop";
 pub(crate) const STREAM: &str = "av_orders";
 const TOPIC: &str = "orders";
+/// Lanes that keep a pull open; a quarter of the places that the tenant of the tests has.
+pub(crate) const HOT: u64 = 4;
 const GROUP: &str = "latent";
 
 /// How the lanes of a test are.
@@ -62,16 +65,52 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn start(setup: Setup) -> Self {
+        Self::start_with(setup, |_, _| ()).await
+    }
+
+    /// With consumers that are changed before they are made, by their partition.
+    pub(crate) async fn start_with(setup: Setup, change: impl Fn(u32, &mut Map<String, Value>)) -> Self {
         let names: Vec<String> = (0..setup.partitions).map(consumer).collect();
         let user = BrokerUser::trigger(TENANT, PASSWORD, names.iter().map(|name| (STREAM, name.as_str())));
         let spec = BrokerSpec::with_users([user]).stream(StreamSpec::new(STREAM, [format!("{TOPIC}.>")]));
         let broker = Broker::start(spec);
         let admin = broker.admin().await;
         let world = Self { broker, admin, handler: Arc::default(), parked: Arc::default(), setup };
-        for lane in world.config().lanes() {
-            world.admin.add_consumer(STREAM, &settings(lane, world.setup.priority_timeout_millis)).await;
+        for (partition, lane) in (0..).zip(world.config().lanes()) {
+            let mut settings = settings(lane, world.setup.priority_timeout_millis);
+            change(partition, settings.as_object_mut().unwrap());
+            world.admin.add_consumer(STREAM, &settings).await;
         }
         world
+    }
+
+    /// With a proxy between the nodes and the broker.
+    pub(crate) async fn behind_proxy(setup: Setup) -> (Self, FaultProxy) {
+        let mut world = Self::start(setup).await;
+        let proxy = FaultProxy::start(&world.broker);
+        world.setup.address = Some(proxy.address());
+        (world, proxy)
+    }
+
+    /// The consumer of a partition again, as it was made first.
+    pub(crate) async fn add_consumer(&self, partition: u32) {
+        let config = self.config();
+        let lane = &config.lanes()[partition as usize];
+        self.admin.add_consumer(STREAM, &settings(lane, self.setup.priority_timeout_millis)).await;
+    }
+
+    /// Every key's texts ran in the order of `count` numbers, each at least once and none before the one before it had ended well.
+    pub(crate) fn assert_order(&self, keys: &[&str], count: usize) {
+        for key in keys {
+            let mut texts = self.handler.of_key(key);
+            texts.dedup();
+            let numbers: Vec<usize> = texts.iter().filter_map(|text| text.rsplit('-').next()?.parse().ok()).collect();
+            assert!(numbers.is_sorted(), "{key}: {numbers:?}");
+            let mut different = numbers.clone();
+            different.dedup();
+            assert_eq!(different.len(), count, "{key}: {numbers:?}");
+        }
+        assert_eq!(self.handler.overlaps(), 0);
     }
 
     /// Another node on the same consumers.
@@ -92,6 +131,7 @@ impl World {
                 server_name: Some(self.broker.server_name()),
             },
             roots: RootsDraft::only(&self.broker.ca().root_der()),
+            hot_max: HOT,
             lanes: (0..self.setup.partitions).map(|partition| self.lane(partition)).collect(),
         }
     }

@@ -244,6 +244,15 @@ impl Admin {
         self.ask(&format!("CONSUMER.INFO.{stream}.{name}"), &serde_json::Value::Null).await
     }
 
+    /// Takes the pin of a consumer's group from whoever has it.
+    ///
+    /// # Panics
+    /// When the broker refuses.
+    pub async fn unpin(&self, stream: &str, name: &str, group: &str) {
+        let answer = self.ask(&format!("CONSUMER.UNPIN.{stream}.{name}"), &serde_json::json!({ "group": group })).await;
+        assert!(answer["error"].is_null(), "taking a pin away: {answer}");
+    }
+
     /// Deletes a consumer.
     ///
     /// # Panics

@@ -3,14 +3,14 @@
 use std::hash::BuildHasher as _;
 
 use latent_core::{Offset, UnixMillis};
-use latent_nats_proto::Ended;
 use latent_nats_proto::session::ConsumerInfo;
 use latent_nats_proto::session::{Content, Delivered, Event, OperationId, PinId, Session};
 use latent_nats_proto::triggers::{InspectError, SettleAnswer};
+use latent_nats_proto::{Ended, Evidence, FailureCause, UncertainCause};
 use latent_node::delivery::{Confirmation, Delivery, HeadContent, Inspected, KeyId, PinId as PinNumber, ReplyId};
 
 use super::{Carrier, Purpose};
-use crate::lanes::office::{Office, Stranded};
+use crate::lanes::office::{Of, Office, Stranded};
 use crate::lanes::topics::LaneMessage;
 use crate::triggers::StepFault;
 use crate::triggers::trouble::{Trouble, of_inspection};
@@ -52,7 +52,7 @@ impl Carrier {
         if of_sweep {
             self.sweep.answered();
         }
-        let (now, unix) = (self.clock.mono(), self.clock.unix());
+        let (now, at) = (self.clock.mono(), self.now());
         let Some(lane) = self.lanes.get_mut(place) else { return };
         lane.inspections = lane.inspections.saturating_sub(1);
         let info = match result {
@@ -61,7 +61,7 @@ impl Carrier {
                 lane.profile_at = None;
                 let draft = lane.cell.binding.draft();
                 let trouble = of_inspection(&error, &draft.stream, &draft.consumer);
-                self.journal.trouble(&lane.cell, now, unix, trouble.fault, &trouble.why);
+                self.journal.trouble(&lane.cell, at, Of::Inspection, trouble.fault, &trouble.why);
                 if let Some(question) = question {
                     lane.cell.office().desk.lane.handle_inspected(now, question, None);
                 }
@@ -72,7 +72,7 @@ impl Carrier {
         lane.profile_at = Some(now);
         lane.max_deliver = info.max_deliver;
         lane.pin_millis = info.priority_timeout_nanos.map(|nanos| nanos / 1_000_000);
-        self.journal.over(&lane.cell, now);
+        self.journal.over(&lane.cell, now, Of::Inspection);
         {
             let mut office = lane.cell.office();
             let has_group = lane.cell.binding.consumer().profile().group.is_some();
@@ -97,8 +97,9 @@ impl Carrier {
         self.touched.insert(place);
         self.take_sign(pull);
         self.heat(place);
-        let (now, unix) = (self.clock.mono(), self.clock.unix());
+        let (now, at) = (self.clock.mono(), self.now());
         let Some(lane) = self.lanes.get_mut(place) else { return };
+        self.journal.over(&lane.cell, now, Of::Pull);
         let numbers = message.numbers;
         let too_often = lane.max_deliver.is_some_and(|most| numbers.deliveries > most);
         let pin = match message.pin() {
@@ -106,11 +107,7 @@ impl Carrier {
             None if lane.cell.binding.consumer().profile().group.is_none() => None,
             // Where pullers are pinned, a message without a pin is nobody's; and one above the limit should not be (D-12).
             None => {
-                return self.violated(
-                    place,
-                    StepFault::Protocol(latent_nats_proto::Evidence::ForeignReply),
-                    "a message came without a pin",
-                );
+                return self.violated(place, StepFault::Protocol(Evidence::ForeignReply), "a message came without a pin");
             }
         };
         if too_often {
@@ -123,13 +120,7 @@ impl Carrier {
             Ok(Content { headers, payload }) => (headers, payload),
             Err(error) => {
                 // The stream keeps it; what there is of it here is nothing.
-                self.journal.trouble(
-                    &lane.cell,
-                    now,
-                    unix,
-                    StepFault::Protocol(latent_nats_proto::Evidence::OversizedReply),
-                    &error.to_string(),
-                );
+                self.journal.trouble(&lane.cell, at, Of::Pull, StepFault::Protocol(Evidence::OversizedReply), &error.to_string());
                 Default::default()
             }
         };
@@ -155,9 +146,8 @@ impl Carrier {
 
     /// The consumer does what it must not: the connection is given up, and what is held with it.
     fn violated(&mut self, place: usize, fault: StepFault, why: &str) {
-        let (now, unix) = (self.clock.mono(), self.clock.unix());
         if let Some(lane) = self.lanes.get(place) {
-            self.journal.trouble(&lane.cell, now, unix, fault, why);
+            self.journal.trouble(&lane.cell, self.now(), Of::Pull, fault, why);
         }
         if let Some(session) = &mut self.session {
             session.ended(Ended::Cancelled);
@@ -166,11 +156,15 @@ impl Carrier {
 
     fn take_settled(&mut self, operation: OperationId, answer: SettleAnswer) {
         let Some(purpose) = self.ended(operation) else { return };
-        let (now, unix) = (self.clock.mono(), self.clock.unix());
+        let now = self.clock.mono();
         let Some(lane) = self.lanes.get(purpose.lane()) else { return };
-        if matches!(answer, SettleAnswer::Uncertain(latent_nats_proto::UncertainCause::PermissionOfAnother)) {
-            let why = "the broker's user may not settle its messages; `latent broker permissions` prints what it needs";
-            self.journal.trouble(&lane.cell, now, unix, StepFault::SettlementRefused, why);
+        match answer {
+            SettleAnswer::Confirmed => self.journal.over(&lane.cell, now, Of::Settlement),
+            SettleAnswer::NotSent(FailureCause::PublishRefused) | SettleAnswer::Uncertain(UncertainCause::PermissionOfAnother) => {
+                let why = "the broker's user may not settle its messages; `latent broker permissions` prints what it needs";
+                self.journal.trouble(&lane.cell, self.now(), Of::Settlement, StepFault::SettlementRefused, why);
+            }
+            SettleAnswer::NotSent(_) | SettleAnswer::Uncertain(_) => {}
         }
         let confirmation = match answer {
             SettleAnswer::Confirmed => Confirmation::Confirmed,
@@ -191,7 +185,7 @@ impl Carrier {
     /// What keeps a pull from its messages, for whoever asks.
     pub(super) fn pull_trouble(&self, place: usize, trouble: &Trouble) {
         if let Some(lane) = self.lanes.get(place) {
-            self.journal.trouble(&lane.cell, self.clock.mono(), self.clock.unix(), trouble.fault, &trouble.why);
+            self.journal.trouble(&lane.cell, self.now(), Of::Pull, trouble.fault, &trouble.why);
         }
     }
 }

@@ -7,6 +7,7 @@ use latent_node::delivery::{PinId, PullEnd};
 
 use super::{Carrier, Purpose};
 use crate::lanes::limits;
+use crate::lanes::office::Of;
 use crate::triggers::trouble::{of_evidence, of_pull, of_status};
 
 /// How the one pull of a lane stands.
@@ -160,6 +161,9 @@ impl Carrier {
             let mut office = lane.cell.office();
             office.desk.lane.handle_pull_ended(now, how);
         }
+        if trouble.is_none() && how == PullEnd::Over {
+            self.journal.over(&lane.cell, now, Of::Pull);
+        }
         if let Some(trouble) = trouble {
             self.pull_trouble(place, &trouble);
         } else if how == PullEnd::Over && self.is_hot(place, now) {
@@ -183,7 +187,7 @@ impl Carrier {
     pub(super) fn heat(&mut self, place: usize) {
         let until = self.clock.mono().plus_millis(limits::HOT_MILLIS.default);
         self.hot.insert(place, until);
-        if self.hot.len() > limits::HOT.default_usize()
+        if self.hot.len() as u64 > self.hot_max
             && let Some(coldest) = self.hot.iter().min_by_key(|(_, until)| **until).map(|(place, _)| *place)
         {
             self.hot.remove(&coldest);
