@@ -31,10 +31,12 @@ pub(crate) struct Config {
     pub(crate) topics: Vec<TopicConfig>,
     /// `[[service]]`, in the order of the file, names unique.
     pub(crate) services: Vec<ServiceConfig>,
-    /// `[[trigger]]` on topics, in the order of the file, ids unique.
+    /// `[[trigger]]` on topics of the embedded engine, in the order of the file, ids unique.
     pub(crate) triggers: Vec<TriggerConfig>,
-    /// `[[trigger]]` on streams, with the broker that has them; `None`: there are none.
+    /// The triggers that follow `nats-jetstream-pull-v1`, with the broker that wakes them; `None`: there are none.
     pub(crate) streams: Option<StreamsConfig>,
+    /// Those that follow `nats-jetstream-pull-v2`: at most one for each broker, none of them empty.
+    pub(crate) lanes: Vec<LanesConfig>,
 }
 
 impl Config {
@@ -42,12 +44,22 @@ impl Config {
     pub(crate) fn trigger_count(&self) -> usize {
         let of_streams =
             self.streams.iter().flat_map(|streams| streams.triggers.bindings()).map(latent_nats::triggers::TriggerBinding::trigger);
-        self.triggers.len() + of_streams.collect::<std::collections::BTreeSet<_>>().len()
+        self.triggers.len() + of_streams.collect::<std::collections::BTreeSet<_>>().len() + self.lane_triggers().count()
+    }
+
+    /// Those that follow `nats-jetstream-pull-v2`.
+    pub(crate) fn lane_triggers(&self) -> impl Iterator<Item = &LaneTrigger> {
+        self.lanes.iter().flat_map(|lanes| &lanes.triggers)
+    }
+
+    /// Each trigger that the delivery cycle runs, wherever its events are.
+    pub(crate) fn cycle_triggers(&self) -> impl Iterator<Item = &TriggerConfig> {
+        self.triggers.iter().chain(self.lane_triggers().map(|lane| &lane.trigger))
     }
 
     /// The dead-letter topics of all triggers, some of them named twice.
     pub(crate) fn dead_letter_topics(&self) -> impl Iterator<Item = &TopicName> {
-        let of_topics = self.triggers.iter().filter_map(|trigger| trigger.dead_letter.as_ref());
+        let of_topics = self.cycle_triggers().filter_map(|trigger| trigger.dead_letter.as_ref());
         let of_streams = self.streams.iter().flat_map(|streams| streams.triggers.bindings());
         of_topics.chain(of_streams.filter_map(|binding| binding.dead_letter()))
     }
@@ -122,7 +134,57 @@ pub(crate) struct BrokerConfig {
     pub(crate) trigger_credentials: BTreeMap<TenantId, BrokerUser>,
 }
 
-/// The triggers that streams of a broker wake.
+/// The triggers of one broker that follow `nats-jetstream-pull-v2`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LanesConfig {
+    /// Where it is and whom it must prove to be.
+    pub(crate) peer: Peer,
+    /// Whether the public roots are trusted, too.
+    pub(crate) public_roots: bool,
+    /// In the order of the file, those on topics first.
+    pub(crate) triggers: Vec<LaneTrigger>,
+    /// One for each tenant that has such triggers.
+    pub(crate) credentials: Vec<CredentialConfig>,
+}
+
+/// A trigger that follows `nats-jetstream-pull-v2`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LaneTrigger {
+    /// What it wakes, and how often. Its topic is the filter where it reads a stream.
+    pub(crate) trigger: TriggerConfig,
+    /// What its messages are.
+    pub(crate) input: LaneInput,
+    /// How long the broker waits for a message to be settled, or renewed.
+    pub(crate) ack_wait_millis: u64,
+    /// Largest payload of an event.
+    pub(crate) payload_ceiling_bytes: u64,
+    /// One for each partition, ascending; one for a stream.
+    pub(crate) consumers: Vec<LaneConsumer>,
+}
+
+/// What the messages of a consumer are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LaneInput {
+    /// Records of a topic.
+    Event,
+    /// Whatever somebody publishes.
+    Raw,
+}
+
+/// The durable consumer of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LaneConsumer {
+    /// The partition; 0 for a stream.
+    pub(crate) partition: u32,
+    /// Its stream.
+    pub(crate) stream: String,
+    /// Its name.
+    pub(crate) consumer: String,
+    /// Its one subject.
+    pub(crate) filter: String,
+}
+
+/// The triggers that streams of a broker wake one message at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StreamsConfig {
     /// What is installed.

@@ -56,6 +56,13 @@ pub(super) fn assemble(config: Config, log: Log, runtime: &Handle) -> Result<Ass
 /// # Errors
 /// As [`assemble`].
 pub(super) fn assemble_publishing(config: Config, log: Log, publishing: Arc<dyn EventBus>, runtime: &Handle) -> Result<Assembly, CliError> {
+    if let Some(lane) = config.lane_triggers().next() {
+        return Err(CliError::Node {
+            what: format!("trigger {} cannot be started", lane.trigger.id),
+            why: "it follows nats-jetstream-pull-v2, which this version provisions and does not run yet".to_owned(),
+            next: "use profile = \"nats-jetstream-pull-v1\", or kind = \"embedded\" in [engine]".to_owned(),
+        });
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let schedule = Schedule::begin(clock.mono(), config.engine.maintenance_interval_seconds());
     let watch = ClockWatch::open(HostFiles::below(&config.node.data_dir), Arc::clone(&clock));
@@ -69,7 +76,7 @@ pub(super) fn assemble_publishing(config: Config, log: Log, publishing: Arc<dyn 
         runtime: runtime.clone(),
     })?;
     let services = composition.admit(&config.services)?;
-    check_handlers(&config.triggers, &services)?;
+    check_handlers(config.cycle_triggers(), &services)?;
     check_functions(&config, &services)?;
     composition.tidy(&config.services);
     composition.publish(services)?;
@@ -92,7 +99,7 @@ pub(super) fn assemble_publishing(config: Config, log: Log, publishing: Arc<dyn 
 }
 
 /// A trigger wakes a handler, so its service's component must export one.
-pub(super) fn check_handlers(triggers: &[TriggerConfig], services: &[Admitted]) -> Result<(), CliError> {
+pub(super) fn check_handlers<'t>(triggers: impl Iterator<Item = &'t TriggerConfig>, services: &[Admitted]) -> Result<(), CliError> {
     let by_name: BTreeMap<_, _> = services.iter().map(|admitted| (&admitted.service.name, admitted)).collect();
     for trigger in triggers {
         let Some(admitted) = by_name.get(&trigger.service) else { continue };

@@ -371,7 +371,7 @@ fn node_limits(config: &Config) -> NodeLimits {
 fn engine(config: &Config, limits: &NodeLimits) -> Result<WasmEngine, CliError> {
     let of_streams = config.streams.iter().flat_map(|streams| streams.triggers.bindings());
     let of_streams = of_streams.map(|binding| binding.target().budget.memory_bytes);
-    let budgets = config.triggers.iter().map(|trigger| trigger.budget.memory_bytes).chain(of_streams);
+    let budgets = config.cycle_triggers().map(|trigger| trigger.budget.memory_bytes).chain(of_streams);
     let budgets = budgets.chain([config.node.cell_memory_bytes.unwrap_or(Budget::default().memory_bytes)]);
     let memory_bytes_max = budgets.max().unwrap_or_else(|| EngineOptions::default().memory_bytes_max);
     let options = EngineOptions { cells: limits.cells.into(), memory_bytes_max };

@@ -32,7 +32,8 @@ impl<'a> Gatherer<'a> {
         let named = config.dead_letter_topics();
         let of_broker = config.streams.iter().flat_map(|streams| streams.triggers.bindings());
         let of_topic = of_broker.filter(|binding| matches!(binding.input(), BindingInput::Event { topic: of, .. } if of.as_str() == topic));
-        let untold = of_topic.map(|binding| binding.trigger().to_string()).collect();
+        let of_lanes = config.lane_triggers().filter(|lane| lane.trigger.topic.as_str() == topic).map(|lane| lane.trigger.id.to_string());
+        let untold = of_topic.map(|binding| binding.trigger().to_string()).chain(of_lanes).collect();
         Self { access, topic, dead_letter_topics: named.map(|topic| topic.as_str().to_owned()).collect(), untold }
     }
 
