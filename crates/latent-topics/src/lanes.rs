@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use latent_bridge::nats_bus::read_record;
-use latent_core::{Attributes, DeliveredEvent, MediaType, Offset, Partition, Place, Record, StoredRecord, Ticket, TopicName, Uid, Verdict};
+use latent_core::{Attributes, DeliveredEvent, MediaType, Partition, Place, Record, StoredRecord, Ticket, TopicName, Uid, Verdict};
 use latent_nats::lanes::{LaneBinding, LaneInput, LaneMessage, LaneTopics, Unplaced};
 use latent_node::delivery::SourceError;
 

@@ -27,16 +27,6 @@ pub(crate) const BINDINGS: Limit = Limit {
     max: 65_536,
     bounds: "bindings of a node on the embedded engine; a trigger counts once for each partition of its topic",
 };
-/// Bindings by `nats-jetstream-pull-v2` of one configuration.
-pub(crate) const LANE_BINDINGS: Limit = Limit {
-    name: "lane_bindings",
-    unit: "count",
-    default: 4_096,
-    min: 4_096,
-    max: 4_096,
-    bounds: "bindings of a node by `nats-jetstream-pull-v2`; a trigger counts once for each partition of its topic",
-};
-
 /// Time to let running work end when the node stops.
 pub(crate) const DRAIN_MILLIS: Limit = Limit {
     name: "drain_millis",
@@ -442,7 +432,6 @@ pub(crate) const DEV_WAITING_BYTES: Limit = Limit {
 pub(crate) const ALL: &[Limit] = &[
     CONFIG_FILE_BYTES,
     BINDINGS,
-    LANE_BINDINGS,
     DRAIN_MILLIS,
     MAINTENANCE_INTERVAL_SECONDS,
     HOST_FILE_BYTES,

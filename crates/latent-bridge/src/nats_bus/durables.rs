@@ -42,6 +42,8 @@ pub struct Least {
     pub field: &'static str,
     /// How much.
     pub value: u64,
+    /// What it is made with, and changed to: at least as much.
+    pub made: u64,
     /// Whether it may be without bound, too.
     pub or_unbounded: bool,
 }
@@ -75,7 +77,7 @@ impl Durable {
     /// What it is made with.
     fn made_with(&self) -> Map<String, Value> {
         let mut settings = self.settings.clone();
-        settings.extend(self.least.iter().map(|least| (least.field.to_owned(), json!(least.value))));
+        settings.extend(self.least.iter().map(|least| (least.field.to_owned(), json!(least.made))));
         let beginning = self.beginning.into_iter().flat_map(Beginning::settings);
         settings.extend(beginning.map(|(field, value)| (field.to_owned(), value)));
         settings
@@ -371,8 +373,9 @@ fn updated(durable: &Durable, plan: &DurablePlan, found: Option<&FoundDurable>) 
         // They mean nothing without groups, and the broker takes them only with some.
         ["priority_policy", "priority_timeout"].iter().for_each(|field| _ = settings.remove(*field));
     }
-    let changed = plan.differences.iter().filter(|difference| !difference.to.is_null());
-    settings.extend(changed.map(|difference| (difference.field.clone(), difference.to.clone())));
+    let made = durable.made_with();
+    let changed = plan.differences.iter().filter_map(|difference| made.get_key_value(&difference.field));
+    settings.extend(changed.map(|(field, value)| (field.clone(), value.clone())));
     settings
 }
 
@@ -444,7 +447,7 @@ mod tests {
     /// As the second profile has it.
     fn pinned() -> Durable {
         let settings = json!({ "durable_name": "c", "filter_subject": "in.a", "max_ack_pending": 8 });
-        let least = |field, value, or_unbounded| Least { field, value, or_unbounded };
+        let least = |field, value, or_unbounded| Least { field, value, made: value + 1, or_unbounded };
         Durable {
             settings: settings.as_object().cloned().unwrap_or_default(),
             least: vec![least("max_deliver", 13, true), least("max_waiting", 8, false)],
@@ -479,7 +482,7 @@ mod tests {
         assert_eq!(told, ["max_ack_pending is 9 and must be 8", "max_deliver is 12 and must be at least 13"]);
         let found = FoundDurable { config: pinned().made_with(), num_ack_pending: 0, ack_floor: AckFloor::default() };
         let settings = updated(&pinned(), &plan, Some(&found));
-        assert_eq!((&settings["max_deliver"], &settings["max_ack_pending"]), (&json!(13), &json!(8)));
+        assert_eq!((&settings["max_deliver"], &settings["max_ack_pending"]), (&json!(14), &json!(8)));
     }
 
     /// A consumer of the first profile takes one pull at a time, which the broker does not change: the way on keeps its place.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use latent_bridge::BridgeManifest;
 use latent_capabilities::PoolSettings;
 use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ProviderId, ServiceName, TenantId, TopicName};
+use latent_nats::lanes::LaneBinding;
 use latent_nats::{NatsConfig, Peer};
 use latent_secrets::SecretName;
 
@@ -135,16 +136,30 @@ pub(crate) struct BrokerConfig {
 }
 
 /// The triggers of one broker that follow `nats-jetstream-pull-v2`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct LanesConfig {
-    /// Where it is and whom it must prove to be.
-    pub(crate) peer: Peer,
-    /// Whether the public roots are trusted, too.
-    pub(crate) public_roots: bool,
+    /// What is installed: the lanes of each trigger, one trigger after the other.
+    pub(crate) installed: latent_nats::lanes::LanesConfig,
     /// In the order of the file, those on topics first.
     pub(crate) triggers: Vec<LaneTrigger>,
     /// One for each tenant that has such triggers.
     pub(crate) credentials: Vec<CredentialConfig>,
+}
+
+impl LanesConfig {
+    /// Each trigger with its lanes.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = (&LaneTrigger, &LaneBinding)> {
+        let triggers = self.triggers.iter().flat_map(|trigger| std::iter::repeat_n(trigger, trigger.partitions as usize));
+        triggers.zip(self.installed.lanes())
+    }
+}
+
+/// The same is installed for the same triggers, and who they are on the broker is the same.
+impl PartialEq for LanesConfig {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { installed, triggers, credentials } = self;
+        installed.digest() == other.installed.digest() && *triggers == other.triggers && *credentials == other.credentials
+    }
 }
 
 /// A trigger that follows `nats-jetstream-pull-v2`.
@@ -152,36 +167,10 @@ pub(crate) struct LanesConfig {
 pub(crate) struct LaneTrigger {
     /// What it wakes, and how often. Its topic is the filter where it reads a stream.
     pub(crate) trigger: TriggerConfig,
-    /// What its messages are.
-    pub(crate) input: LaneInput,
-    /// How long the broker waits for a message to be settled, or renewed.
-    pub(crate) ack_wait_millis: u64,
     /// Largest payload of an event.
     pub(crate) payload_ceiling_bytes: u64,
-    /// One for each partition, ascending; one for a stream.
-    pub(crate) consumers: Vec<LaneConsumer>,
-}
-
-/// What the messages of a consumer are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LaneInput {
-    /// Records of a topic.
-    Event,
-    /// Whatever somebody publishes.
-    Raw,
-}
-
-/// The durable consumer of one partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LaneConsumer {
-    /// The partition; 0 for a stream.
-    pub(crate) partition: u32,
-    /// Its stream.
-    pub(crate) stream: String,
-    /// Its name.
-    pub(crate) consumer: String,
-    /// Its one subject.
-    pub(crate) filter: String,
+    /// Partitions, each of which has a lane.
+    pub(crate) partitions: u32,
 }
 
 /// The triggers that streams of a broker wake one message at a time.

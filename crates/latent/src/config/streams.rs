@@ -241,7 +241,7 @@ fn endpoint_of(draft: &Draft) -> Option<(EndpointDraft, RootsDraft)> {
 }
 
 /// The same peer as it is written. It was allowed where it was checked.
-fn drafts_of(peer: &Peer) -> (EndpointDraft, RootsDraft) {
+pub(super) fn drafts_of(peer: &Peer) -> (EndpointDraft, RootsDraft) {
     use base64::Engine as _;
     let address = peer.address().to_string();
     let endpoint = EndpointDraft {

@@ -16,7 +16,7 @@ pub(super) fn stream_statuses(monitor: &TriggerMonitor) -> Vec<TriggerStatus> {
 /// The same without a node: what the broker has is not asked.
 pub(crate) fn stopped_streams(config: &Config) -> Vec<TriggerStatus> {
     let of_lanes = config.lane_triggers().map(|lane| TriggerStatus {
-        partitions: u32::try_from(lane.consumers.len()).unwrap_or(u32::MAX),
+        partitions: lane.partitions,
         ..stopped_as(lane.trigger.id.to_string(), lane.trigger.topic.to_string())
     });
     together(config.streams.iter().flat_map(|streams| streams.triggers.bindings()).map(stopped).chain(of_lanes))

@@ -6,6 +6,7 @@ use latent_bridge::nats_bus::{NatsOptions, NatsRoots, Permissions, ProbedStream,
 use latent_bridge::{BridgeManifest, TopicSpec};
 use latent_core::{ProviderId, TenantId};
 use latent_nats::NatsConfig;
+use latent_nats::lanes::LaneBinding;
 use latent_nats::triggers::TriggerBinding;
 use latent_secrets::SecretName;
 
@@ -45,7 +46,7 @@ impl Site {
 
     /// As [`Site::of_streams`].
     pub(super) fn of_lanes(lanes: &LanesConfig) -> Self {
-        let (peer, public) = (&lanes.peer, lanes.public_roots);
+        let (peer, public) = (lanes.installed.peer(), lanes.installed.trusts_public_roots());
         let roots = if public { NatsRoots::System } else { NatsRoots::Der(peer.roots().map(<[u8]>::to_vec).collect()) };
         Self { address: peer.address(), server_name: peer.server_name().to_owned(), roots, tls_first: true }
     }
@@ -149,9 +150,9 @@ pub(super) fn of(config: &Config, operator: &str) -> Vec<BrokerUsers> {
         let of_streams = config.streams.iter().filter(|streams| streams.triggers.peer().address() == broker.site.address);
         let of_streams = of_streams.flat_map(|streams| streams.triggers.bindings()).map(TriggerBinding::profile);
         let of_streams = of_streams.map(|profile| (profile.stream, profile.consumer, profile.filter_subject));
-        let of_lanes = config.lanes.iter().filter(|lanes| lanes.peer.address() == broker.site.address);
-        let of_lanes = of_lanes.flat_map(|lanes| &lanes.triggers).flat_map(|lane| &lane.consumers);
-        let of_lanes = of_lanes.map(|consumer| (consumer.stream.as_str(), consumer.consumer.as_str(), consumer.filter.as_str()));
+        let of_lanes = config.lanes.iter().filter(|lanes| lanes.installed.peer().address() == broker.site.address);
+        let of_lanes = of_lanes.flat_map(|lanes| lanes.installed.lanes()).map(LaneBinding::draft);
+        let of_lanes = of_lanes.map(|lane| (lane.stream.as_str(), lane.consumer.as_str(), lane.filter.as_str()));
         let consumers = Permissions::of_durables(of_streams.chain(of_lanes));
         if !consumers.publish.is_empty() {
             let purpose = "the same: makes and changes the consumers of the triggers; deletes none and pulls from none".to_owned();
@@ -190,12 +191,13 @@ fn add_streams(brokers: &mut Vec<BrokerUsers>, streams: &StreamsConfig) {
 /// The same of the second profile, which takes the same rights (T-109).
 fn add_lanes(brokers: &mut Vec<BrokerUsers>, lanes: &LanesConfig) {
     let broker = at(brokers, Site::of_lanes(lanes));
-    for consumer in lanes.triggers.iter().flat_map(|lane| &lane.consumers) {
-        broker.keep(&consumer.stream, vec![consumer.filter.clone()]);
+    let all = || lanes.installed.lanes().iter().map(LaneBinding::draft);
+    for lane in all() {
+        broker.keep(lane.stream.as_str(), vec![lane.filter.to_string()]);
     }
     for credential in &lanes.credentials {
-        let own = lanes.triggers.iter().filter(|lane| lane.trigger.tenant == credential.tenant);
-        let consumers = own.flat_map(|lane| &lane.consumers).map(|consumer| (consumer.stream.as_str(), consumer.consumer.as_str()));
+        let own = all().filter(|lane| lane.tenant == credential.tenant);
+        let consumers = own.map(|lane| (lane.stream.as_str(), lane.consumer.as_str()));
         add_triggers(broker, credential, Permissions::of_trigger(consumers));
     }
 }

@@ -1,7 +1,9 @@
 //! Triggers by `nats-jetstream-pull-v2`: on topics of a broker by default, on streams where asked for; and that a topic's trigger is the
 //! same on either engine.
 
-use super::super::settings::{LaneConsumer, LaneInput, LanesConfig};
+use latent_nats::lanes::{LaneDraft, LaneInput};
+
+use super::super::settings::LanesConfig;
 use super::broker::{ON_NATS, TRIGGER, seen, with_root};
 use super::*;
 
@@ -9,8 +11,10 @@ fn lanes_of(text: &str) -> Vec<LanesConfig> {
     parse(&with_root().path, text, NamedFiles::MustExist).unwrap_or_else(|error| panic!("{}", error.why())).config.lanes
 }
 
-fn consumer(partition: u32, stream: &str, consumer: &str, filter: &str) -> LaneConsumer {
-    LaneConsumer { partition, stream: stream.to_owned(), consumer: consumer.to_owned(), filter: filter.to_owned() }
+/// Where each lane is on its broker.
+fn places(lanes: &LanesConfig) -> Vec<[String; 3]> {
+    let place = |lane: &LaneDraft| [lane.stream.to_string(), lane.consumer.to_string(), lane.filter.to_string()];
+    lanes.installed.lanes().iter().map(|lane| place(lane.draft())).collect()
 }
 
 /// Everything that a trigger on a topic may have.
@@ -29,28 +33,29 @@ fn on_embedded(text: &str) -> String {
 #[test]
 fn a_trigger_on_a_topic_of_a_broker_follows_the_second_profile_by_default() {
     let lanes = lanes_of(&format!("{ON_NATS}{TRIGGER}"));
-    assert_eq!((lanes.len(), lanes[0].peer.address().to_string().as_str(), lanes[0].public_roots), (1, "192.0.2.10:4222", false));
+    assert_eq!((lanes.len(), lanes[0].installed.peer().address().to_string().as_str()), (1, "192.0.2.10:4222"));
+    assert!(!lanes[0].installed.trusts_public_roots());
     let lane = &lanes[0].triggers[0];
-    assert_eq!((lane.input, lane.ack_wait_millis, lane.payload_ceiling_bytes), (LaneInput::Event, 30_000, 524_288));
+    let draft = lanes[0].installed.lanes()[3].draft();
+    assert_eq!((draft.ack_wait_millis, draft.payload_ceiling_bytes, draft.group.as_deref()), (30_000, 524_288, Some("latent")));
+    assert_eq!((lane.partitions, draft.id.as_str(), draft.trigger.as_str()), (4, "t_p3", "t"));
     assert_eq!((lane.trigger.max_in_flight, lane.trigger.max_deliveries, lane.trigger.topic.as_str()), (8, 5, "github.events"));
-    let of = |partition: u32| {
-        let (name, filter) = (format!("latent_t_p{partition}"), format!("github.events.p{partition}"));
-        consumer(partition, "av_github_events", &name, &filter)
-    };
-    assert_eq!(lane.consumers, [of(0), of(1), of(2), of(3)]);
+    let of = |partition: u32| ["av_github_events".to_owned(), format!("latent_t_p{partition}"), format!("github.events.p{partition}")];
+    assert_eq!(places(&lanes[0]), [of(0), of(1), of(2), of(3)]);
     let credentials: Vec<_> = lanes[0].credentials.iter().map(|of| (of.tenant.as_str(), of.user.as_deref())).collect();
     assert_eq!(credentials, [("acme", Some("acme-trigger"))], "who has no trigger there is left out");
     let v1 = format!("{ON_NATS}{TRIGGER}profile = \"nats-jetstream-pull-v1\"\n");
-    assert_eq!(lanes_of(&v1), []);
+    assert!(lanes_of(&v1).is_empty());
 }
 
 #[test]
 fn every_key_of_a_trigger_on_a_topic_is_the_same_on_both_engines() {
     let on_nats = format!("{ON_NATS}{TRIGGER}{EVERY_KEY}");
-    let lane = lanes_of(&on_nats).remove(0).triggers.remove(0);
+    let lanes = lanes_of(&on_nats).remove(0);
+    let lane = &lanes.triggers[0];
     let config = parse(&with_root().path, &on_embedded(&on_nats), NamedFiles::MustExist).unwrap().config;
     assert_eq!((config.lanes.len(), &config.triggers), (0, &vec![lane.trigger.clone()]));
-    assert_eq!((lane.ack_wait_millis, lane.trigger.start), (3_000, StartPosition::Latest));
+    assert_eq!((lanes.installed.lanes()[0].draft().ack_wait_millis, lane.trigger.start), (3_000, StartPosition::Latest));
     let problems = seen(&on_embedded(&format!("{ON_NATS}{TRIGGER}profile = \"nats-jetstream-pull-v1\"\n"))).1;
     assert!(problems.contains("this profile is for topics on a broker"), "{problems}");
     // What is out of range on one engine is on the other.
@@ -76,17 +81,18 @@ const BROKER: &str = "[broker]\naddress = \"192.0.2.20:4222\"\nallow_non_public_
 fn a_stream_gives_raw_events_where_it_is_asked_for() {
     let lanes = lanes_of(&format!("{ON_NATS}{RAW}input = \"raw-event\"\nmax_in_flight = 2\n"));
     let lane = &lanes[0].triggers[0];
-    assert_eq!((lane.input, lane.trigger.topic.as_str(), lane.trigger.max_in_flight), (LaneInput::Raw, "orders.new", 2));
+    assert_eq!((lane.trigger.topic.as_str(), lane.trigger.max_in_flight, lane.partitions), ("orders.new", 2, 1));
+    assert_eq!(lanes[0].installed.lanes()[0].draft().input, LaneInput::Raw);
     assert_eq!(lane.trigger.contract.as_str(), "latent:events/handler@0.2.0");
-    assert_eq!(lane.consumers, [consumer(0, "ORDERS", "intake", "orders.new")]);
+    assert_eq!(places(&lanes[0]), [["ORDERS", "intake", "orders.new"].map(str::to_owned)]);
     // With a [broker] it is there, and topics stay where they are.
     let beside = RAW.replace(TRIGGER.split("[[trigger]]").next().unwrap(), "\n");
     let both = lanes_of(&format!("{ON_NATS}{TRIGGER}{beside}{BROKER}"));
-    let places: Vec<_> = both.iter().map(|lanes| (lanes.peer.address().to_string(), lanes.triggers.len())).collect();
+    let places: Vec<_> = both.iter().map(|lanes| (lanes.installed.peer().address().to_string(), lanes.triggers.len())).collect();
     assert_eq!(places, [("192.0.2.10:4222".to_owned(), 1), ("192.0.2.20:4222".to_owned(), 1)]);
     assert_eq!(both[1].credentials[0].user.as_deref(), Some("acme-in"));
     let embedded = lanes_of(&on_embedded(&format!("{ON_NATS}{RAW}{BROKER}")));
-    assert_eq!((embedded.len(), embedded[0].peer.server_name()), (1, "streams.example.net"));
+    assert_eq!((embedded.len(), embedded[0].installed.peer().server_name()), (1, "streams.example.net"));
 }
 
 #[test]
@@ -106,6 +112,7 @@ fn what_a_trigger_by_the_second_profile_cannot_be_is_told_with_its_line() {
         (format!("{on_stream}input = \"wit-values\"\n"), "input = ", "config-choice", "raw-event"),
         (on_stream.replace("orders.new", "orders.*"), "filter = ", "config-name", "topic"),
         (on_stream.replace("orders.new", "github.events.p1"), "stream = ", "config-stream-of-topic", "github.events"),
+        (on_topic.replace("id = \"t\"", &format!("id = \"{}\"", "t".repeat(59))), "id = \"tt", "config-streams", "58 bytes"),
         (on_stream.replace("consumer = \"intake\"\n", ""), "[[trigger]]", "config-missing-key", "consumer is missing"),
         (
             on_stream
@@ -154,7 +161,7 @@ fn as_many_bindings_as_the_profile_serves_are_taken_and_one_more_is_told_with_th
                    [[service]]\nname = \"triage\"\ntenant = \"acme\"\ncomponent = \"triage.wasm\"\n";
     // Four triggers on 1,024 partitions each.
     let full = format!("{ON_NATS}{service}{}", (0..4).map(|id| trigger(id, "wide")).collect::<String>());
-    assert_eq!(lanes_of(&full)[0].triggers.iter().map(|lane| lane.consumers.len()).sum::<usize>(), 4_096);
+    assert_eq!(lanes_of(&full)[0].installed.lanes().len(), 4_096);
     let more = format!("{full}{}", trigger(4, "triage.results"));
     let (placed, told) = seen(&more);
     assert_eq!(placed.len(), 1, "{told}");
