@@ -8,6 +8,9 @@ use latent_core::Limit;
 pub(crate) const TOPICS_PROVIDER: &str = "topics";
 /// The provider that the node's triggers on streams are installed as; their secrets are bound to it.
 pub(crate) const TRIGGERS_PROVIDER: &str = "triggers";
+/// The providers that triggers by `nats-jetstream-pull-v2` are installed as, on the broker of `[engine]` and on that of `[broker]`. Their secrets
+/// are those of [`TRIGGERS_PROVIDER`].
+pub(crate) const LANES_PROVIDERS: [&str; 2] = ["triggers.lanes", "triggers.lanes.streams"];
 
 /// Text of the configuration file.
 pub(crate) const CONFIG_FILE_BYTES: Limit = Limit {

@@ -74,20 +74,21 @@ impl NatsLanes {
     /// Installs lanes under `logical_id`. Checks everything, takes its places in the pools and opens nothing.
     ///
     /// `expected_epoch` is the epoch in force, `None` for an id that is not installed; `epoch` must be above it. Each tenant with lanes needs
-    /// exactly one credential, bound to this tenant, this id, and the configured server name and port (T-010, X-009).
+    /// exactly one credential, bound to this tenant, the provider `bound_to`, and the configured server name and port (T-010, X-009). That may
+    /// be the id of another profile's installation: a tenant has one user for whatever wakes its functions.
     ///
     /// # Errors
     /// [`InstallError`]; nothing was installed, and what was in force stays.
     pub fn install(
         pools: &NatsPools,
-        logical_id: &ProviderId,
+        (logical_id, bound_to): (&ProviderId, &ProviderId),
         (epoch, expected_epoch): (Epoch, Option<Epoch>),
         config: LanesConfig,
         credentials: Vec<NatsCredential>,
         topics: Arc<dyn LaneTopics>,
     ) -> Result<(Self, LaneMonitor), InstallError> {
         TENANTS.check(credentials.len().max(1) as u64).map_err(InstallError::TooManyCredentials)?;
-        let credentials = client::in_order(config.tenants(), logical_id, config.peer(), credentials)?;
+        let credentials = client::in_order(config.tenants(), bound_to, config.peer(), credentials)?;
         let client = Client::new(config.peer(), config.trusts_public_roots(), credentials, Arc::clone(&pools.clock))?;
         let client = client.with_sessions(config.body_bytes_max());
         let reference = ProviderRef {

@@ -106,7 +106,8 @@ impl Node {
         let credential = credential(folder.path(), config.peer().address(), config.peer().server_name(), &*clock);
         let topics = Arc::new(TestTopics(Arc::clone(parked)));
         let bindings = bindings(&config, policy);
-        let (lanes, monitor) = NatsLanes::install(&pools, &provider(), (Epoch(1), None), config, vec![credential], topics).unwrap();
+        let (lanes, monitor) =
+            NatsLanes::install(&pools, (&provider(), &provider()), (Epoch(1), None), config, vec![credential], topics).unwrap();
         let bindings = bindings.into_iter().enumerate().map(|(place, spec)| spec.with(lanes.source(place).unwrap())).collect();
         let (driver, deliveries) = DeliveryDriver::new(Arc::clone(&manager), clock, bindings).unwrap();
         let (stop_driver, driver_stopped) = watch::channel(false);

@@ -25,6 +25,7 @@ pub(super) fn on_topics(draft: &Draft) -> impl Iterator<Item = &TriggerDraft> {
 pub(super) fn check(report: &mut Report<'_>, draft: &Draft) {
     check_consumers(report, draft);
     check_tenants(report, draft);
+    check_topics(report, draft);
     let before = report.problems.len();
     check_sum(report, draft);
     if report.problems.len() == before {
@@ -55,6 +56,21 @@ fn check_consumers(report: &mut Report<'_>, draft: &Draft) {
             let problem = format!("{first} has consumer {name} of stream {stream} already; each trigger needs a consumer of its own");
             report.push(*at, Fault::Streams { what: trigger.called(), problem });
         }
+    }
+}
+
+/// A raw event names its subject as its topic: it must not be taken for another's event.
+fn check_topics(report: &mut Report<'_>, draft: &Draft) {
+    let names: Vec<_> = draft.engine.iter().flat_map(|engine| &engine.manifest.topics).map(|spec| &spec.name).collect();
+    for RawTriggerDraft { trigger, at, .. } in &draft.raw_triggers {
+        let Some(filter) = trigger.topic.as_ref().filter(|filter| names.iter().any(|name| **name == filter.value.as_str())) else {
+            continue;
+        };
+        let problem = format!(
+            "its filter {} is also the name of a topic of the manifest, and its events would be taken for that one's",
+            filter.value
+        );
+        report.push(*at, Fault::Streams { what: trigger.called(), problem });
     }
 }
 

@@ -56,13 +56,6 @@ pub(super) fn assemble(config: Config, log: Log, runtime: &Handle) -> Result<Ass
 /// # Errors
 /// As [`assemble`].
 pub(super) fn assemble_publishing(config: Config, log: Log, publishing: Arc<dyn EventBus>, runtime: &Handle) -> Result<Assembly, CliError> {
-    if let Some(lane) = config.lane_triggers().next() {
-        return Err(CliError::Node {
-            what: format!("trigger {} cannot be started", lane.trigger.id),
-            why: "it follows nats-jetstream-pull-v2, which this version provisions and does not run yet".to_owned(),
-            next: "use profile = \"nats-jetstream-pull-v1\", or kind = \"embedded\" in [engine]".to_owned(),
-        });
-    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let schedule = Schedule::begin(clock.mono(), config.engine.maintenance_interval_seconds());
     let watch = ClockWatch::open(HostFiles::below(&config.node.data_dir), Arc::clone(&clock));
@@ -85,7 +78,8 @@ pub(super) fn assemble_publishing(config: Config, log: Log, publishing: Arc<dyn 
     let parts = BindingParts { memory, clock: Arc::clone(&clock), runtime: runtime.clone() };
     let declared = parts.declare(&config.triggers)?;
     parts.spent(&declared).iter().for_each(|told| tracing::warn!("{told}"));
-    let bindings = parts.specs(declared);
+    let mut bindings = parts.specs(declared);
+    bindings.extend(composition.providers.lane_bindings(&config));
     let (manager, audit) = (Arc::clone(&composition.manager), Arc::clone(&composition.audit));
     let (driver, handle) =
         DeliveryDriver::new(Arc::clone(&manager), Arc::clone(&clock), bindings).map_err(|error| part("the delivery driver", &error))?;
@@ -165,7 +159,7 @@ impl Memory {
 
 /// What bindings are made with.
 pub(super) struct BindingParts {
-    /// `None` where topics are on a broker, which wakes nobody yet: no configuration with triggers is valid there.
+    /// `None` where topics are on a broker, which remembers by itself.
     pub(super) memory: Option<Memory>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) runtime: Handle,
@@ -273,7 +267,7 @@ fn lines_of(trigger: &TriggerConfig, log: &EmbeddedBroker) -> Result<Vec<Line>, 
     (0..count).map(Partition).map(line).collect()
 }
 
-fn target(trigger: &TriggerConfig) -> InboundTarget {
+pub(super) fn target(trigger: &TriggerConfig) -> InboundTarget {
     InboundTarget {
         tenant: trigger.tenant.clone(),
         principal: Principal::trigger(&trigger.id),
@@ -286,7 +280,7 @@ fn target(trigger: &TriggerConfig) -> InboundTarget {
     }
 }
 
-fn policy(trigger: &TriggerConfig) -> DeliveryPolicy {
+pub(super) fn policy(trigger: &TriggerConfig) -> DeliveryPolicy {
     DeliveryPolicy {
         deliveries_max: trigger.max_deliveries,
         in_flight_max: trigger.max_in_flight,

@@ -91,7 +91,7 @@ impl Composition {
         let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::clone(&audit) as _));
         let installed = capabilities.providers().install(provider.clone(), None, Arc::clone(&publisher) as _);
         installed.map_err(|error| part("the provider for topics", &error))?;
-        let providers = BrokerProviders::install(config, &capabilities, &clock, topics)?;
+        let providers = BrokerProviders::install(config, &capabilities, &clock, &topics)?;
 
         let shelf = Shelf::open(&dir.components()).map_err(|error| part("the folder of components", &error))?;
         let cache = CompiledCache::open(&dir.compiled(), CompiledCacheOptions::default())

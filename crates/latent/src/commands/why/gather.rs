@@ -50,7 +50,8 @@ impl<'a> Gatherer<'a> {
         self.look_up_outputs(&mut history)?;
         let letters = self.letters(&history, &place, uid)?;
         let is_letter = event.clone().and_then(|event| Letter::of(&place.topic, event));
-        let untold = std::mem::take(&mut self.untold);
+        let mut untold = std::mem::take(&mut self.untold);
+        untold.retain(|trigger| history.triggers.iter().all(|told| told.id != *trigger));
         Ok(Story { topic: self.topic.to_owned(), uid: uid.to_owned(), event, place, is_letter, history, letters, replays, untold })
     }
 

@@ -111,6 +111,7 @@ fn what_a_trigger_by_the_second_profile_cannot_be_is_told_with_its_line() {
         (format!("{on_stream}topic = \"github.events\"\n"), "topic = ", "config-exclusive", "stream and topic"),
         (format!("{on_stream}input = \"wit-values\"\n"), "input = ", "config-choice", "raw-event"),
         (on_stream.replace("orders.new", "orders.*"), "filter = ", "config-name", "topic"),
+        (on_stream.replace("orders.new", "triage.results"), "stream = ", "config-streams", "also the name of a topic"),
         (on_stream.replace("orders.new", "github.events.p1"), "stream = ", "config-stream-of-topic", "github.events"),
         (on_topic.replace("id = \"t\"", &format!("id = \"{}\"", "t".repeat(59))), "id = \"tt", "config-streams", "58 bytes"),
         (on_stream.replace("consumer = \"intake\"\n", ""), "[[trigger]]", "config-missing-key", "consumer is missing"),
