@@ -14,9 +14,9 @@ pub struct LaneReport {
     pub trigger: BindingId,
     /// What stands in its way, in words, and since when.
     pub trouble: Option<(StepFault, String, UnixMillis)>,
-    /// Messages never delivered, as the broker said last.
+    /// Messages never delivered, as the broker said last, in an answer or with a message.
     pub pending: u64,
-    /// Messages delivered and not settled, wherever, as the broker said last.
+    /// Messages delivered and not settled, wherever, as the broker said last, or as it is known here.
     pub unacknowledged: u64,
     /// Messages held here.
     pub held: u64,
@@ -34,14 +34,15 @@ impl LaneReport {
     pub(super) fn of(cell: &LaneCell) -> Self {
         let draft = cell.binding.draft();
         let office = cell.office();
-        let health = &office.health;
+        let (health, held) = (&office.health, office.desk.lane.held() as u64);
         Self {
             id: draft.id.clone(),
             trigger: draft.trigger.clone(),
             trouble: health.trouble.as_ref().map(|trouble| (trouble.fault, trouble.why.clone(), trouble.since)),
             pending: health.pending,
-            unacknowledged: health.unacknowledged,
-            held: office.desk.lane.held() as u64,
+            // Whoever has the pin, and knows everything that is unsettled, knows it better than the last answer.
+            unacknowledged: if office.desk.lane.is_gate_open() { held } else { health.unacknowledged },
+            held,
             stranded: health.stranded,
             is_inspected: health.inspected_at.is_some(),
             settlements_uncertain: health.settlements_uncertain,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use latent_bridge::nats_bus::{stream_name, subject};
 use latent_core::{BindingId, ConsumerName, Partition, StreamName, Subject, TenantId, limits as core_limits};
+use latent_nats::lanes::limits::HOT;
 use latent_nats::lanes::{LaneDraft, LaneInput, LanesConfig as InstalledLanes, LanesDraft};
 use latent_nats::{ConfigError, EndpointDraft, RootsDraft};
 
@@ -186,7 +187,7 @@ impl Plan {
 
     fn check(&self) -> Result<InstalledLanes, ConfigError> {
         let Self { endpoint, roots, lanes, .. } = self;
-        LanesDraft { endpoint: endpoint.clone(), roots: roots.clone(), lanes: lanes.clone() }.check()
+        LanesDraft { endpoint: endpoint.clone(), roots: roots.clone(), lanes: lanes.clone(), hot_max: HOT.default }.check()
     }
 
     /// Where what is wrong stands, and whose it is.

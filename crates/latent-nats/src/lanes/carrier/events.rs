@@ -139,6 +139,8 @@ impl Carrier {
         }
         let delivery = Delivery { sequence, deliveries, order: numbers.consumer_sequence, reply, content, pin };
         office.desk.handle_message(now, delivery, record.ok());
+        // Newer than any inspection: what waits behind this message was not delivered to anybody.
+        office.health.pending = numbers.pending;
         if let Some(end) = office.desk.lane.available_behind(sequence, numbers.pending) {
             office.desk.tell_available(end);
         }

@@ -113,7 +113,10 @@ fn pinned(LaneTrigger { trigger, .. }: &LaneTrigger, lane: &LaneBinding) -> Dura
 }
 
 /// How long a node keeps a partition without asking for more. While all its places are taken by runs it does not ask, so this is longer than
-/// the longest run, by more than a pull may stand.
+/// the longest run; another node waits as long when one has stopped.
 const fn priority_timeout_millis(lane: &LaneDraft) -> u64 {
-    lane.operation_timeout_millis.saturating_add(lane.ack_wait_millis)
+    lane.operation_timeout_millis.saturating_add(PRIORITY_MARGIN_MILLIS)
 }
+
+/// For asking again behind the end of the longest run.
+const PRIORITY_MARGIN_MILLIS: u64 = 2_000;
