@@ -379,6 +379,7 @@ impl Carrier {
         self.pulls_waiting.clear();
         self.blocked.clear();
         self.signs.clear();
+        self.keep_open.clear();
         let now = self.now();
         let trouble = crate::triggers::trouble::of_evidence(evidence);
         for place in 0..self.lanes.len() {

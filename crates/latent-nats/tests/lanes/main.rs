@@ -8,4 +8,5 @@ mod node;
 mod one_node;
 mod profile;
 mod several_nodes;
+mod sizes;
 mod world;

@@ -164,7 +164,7 @@ impl Spec {
             function: FunctionName::parse("handle").unwrap(),
             route: None,
             budget: Budget::default(),
-            input_bytes_max: 4_096,
+            input_bytes_max: 1_000_000,
         };
         BindingSpec {
             id: self.id,

@@ -33,6 +33,7 @@ pub(crate) struct Setup {
     pub(crate) priority_timeout_millis: u64,
     pub(crate) policy: DeliveryPolicy,
     pub(crate) dead_letter: bool,
+    pub(crate) payload_ceiling_bytes: u32,
     pub(crate) limits: NodeLimits,
     pub(crate) address: Option<SocketAddrV4>,
 }
@@ -48,6 +49,7 @@ impl Default for Setup {
             priority_timeout_millis: 10_000,
             policy,
             dead_letter: false,
+            payload_ceiling_bytes: 4_096,
             limits: NodeLimits { cells: 4, admission_slots: 32, ..NodeLimits::for_cores(1) },
             address: None,
         }
@@ -72,7 +74,8 @@ impl World {
     pub(crate) async fn start_with(setup: Setup, change: impl Fn(u32, &mut Map<String, Value>)) -> Self {
         let names: Vec<String> = (0..setup.partitions).map(consumer).collect();
         let user = BrokerUser::trigger(TENANT, PASSWORD, names.iter().map(|name| (STREAM, name.as_str())));
-        let spec = BrokerSpec::with_users([user]).stream(StreamSpec::new(STREAM, [format!("{TOPIC}.>")]));
+        let spec = BrokerSpec::with_users([user])
+            .stream(StreamSpec::new(STREAM, [format!("{TOPIC}.>")]).max_msgs(100_000).max_msg_size(1_048_576));
         let broker = Broker::start(spec);
         let admin = broker.admin().await;
         let world = Self { broker, admin, handler: Arc::default(), parked: Arc::default(), setup };
@@ -149,7 +152,7 @@ impl World {
             group: Some(GROUP.to_owned()),
             max_in_flight,
             max_deliveries: policy.deliveries_max,
-            payload_ceiling_bytes: 4_096,
+            payload_ceiling_bytes: self.setup.payload_ceiling_bytes,
             ack_wait_millis,
             operation_timeout_millis: policy.operation_timeout_millis,
             dead_letter: dead_letter.then(|| TopicName::parse("letters").unwrap()),

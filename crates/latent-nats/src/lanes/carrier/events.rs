@@ -2,6 +2,7 @@
 
 use std::hash::BuildHasher as _;
 
+use bytes::Bytes;
 use latent_core::{Offset, UnixMillis};
 use latent_nats_proto::session::ConsumerInfo;
 use latent_nats_proto::session::{Content, Delivered, Event, OperationId, PinId, Session};
@@ -116,29 +117,30 @@ impl Carrier {
         let (sequence, reply) = (numbers.stream_sequence, ReplyId(numbers.consumer_sequence));
         let deliveries = u32::try_from(numbers.deliveries).unwrap_or(u32::MAX);
         let stored_at = UnixMillis(numbers.stored_unix_nanos / 1_000_000);
-        let (headers, payload) = match message.content {
-            Ok(Content { headers, payload }) => (headers, payload),
+        let (record, remains) = match &message.content {
+            Ok(Content { headers, payload }) => {
+                let binding = &lane.cell.binding;
+                let whole = LaneMessage { binding, offset: Offset(sequence), deliveries, stored_at, headers, payload };
+                (self.topics.event(whole).ok(), payload.clone())
+            }
             Err(error) => {
                 // The stream keeps it; what there is of it here is nothing.
                 self.journal.trouble(&lane.cell, at, Of::Pull, StepFault::Protocol(Evidence::OversizedReply), &error.to_string());
-                Default::default()
+                (None, Bytes::new())
             }
         };
-        let binding = &lane.cell.binding;
-        let whole = LaneMessage { binding, offset: Offset(sequence), deliveries, stored_at, headers: &headers, payload: &payload };
-        let record = if payload.is_empty() && headers.is_empty() { Err("it is too large".to_owned()) } else { self.topics.event(whole) };
         let content = match &record {
-            Ok(event) => HeadContent::Event(KeyId(self.hasher.hash_one(&event.key))),
-            Err(_) => HeadContent::Undecodable,
+            Some(event) => HeadContent::Event(KeyId(self.hasher.hash_one(&event.key))),
+            None => HeadContent::Undecodable,
         };
         let mut office = lane.cell.office();
         let pin = pin.map_or(NO_GROUP, |pin: PinId| office.pin_number(&pin));
         office.keep_reply(reply, sequence, message.ack);
-        if record.is_err() {
-            office.keep_remains(sequence, payload);
+        if record.is_none() {
+            office.keep_remains(sequence, remains);
         }
         let delivery = Delivery { sequence, deliveries, order: numbers.consumer_sequence, reply, content, pin };
-        office.desk.handle_message(now, delivery, record.ok());
+        office.desk.handle_message(now, delivery, record);
         // Newer than any inspection: what waits behind this message was not delivered to anybody.
         office.health.pending = numbers.pending;
         if let Some(end) = office.desk.lane.available_behind(sequence, numbers.pending) {

@@ -173,14 +173,16 @@ impl Carrier {
 
     /// Lets the cycles of hot lanes ask again, behind what their desks have told them of the last pull.
     pub(super) fn ask_again(&mut self) {
-        for place in std::mem::take(&mut self.keep_open) {
-            if let Some(lane) = self.lanes.get(place) {
-                let office = lane.cell.office();
-                if !office.desk.lane.is_asked() {
-                    office.desk.tell_available(office.desk.lane.standing_end());
-                }
+        // One whose messages still wait to be listed is asked for when they are.
+        self.keep_open.retain(|place| {
+            let Some(lane) = self.lanes.get(*place) else { return false };
+            let office = lane.cell.office();
+            let is_asked = office.desk.lane.is_asked();
+            if !is_asked {
+                office.desk.tell_available(office.desk.lane.standing_end());
             }
-        }
+            is_asked
+        });
     }
 
     /// A message came: the lane keeps a pull open for a while. Of too many, the one whose last message is oldest does not any more.

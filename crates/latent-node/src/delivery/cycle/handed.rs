@@ -81,15 +81,13 @@ impl Cycle {
         self.handed_room().min(there)
     }
 
-    /// A pull is over. Where one event came from there may be more; where none did, there is none until that is said.
+    /// A pull is over. Where none came there is none until that is said; where some did, there is as much more as was said.
     pub(super) fn end_handed_pull(&mut self, now: MonoTime, pull: OpenPull, heads: Vec<Head>) {
         self.source_faults = 0;
         let gave = pull.gave || !heads.is_empty();
         self.gives_back = !gave;
         heads.into_iter().for_each(|head| self.take_arrival(now, Arrival { head, deliveries: 1 }));
-        if gave {
-            self.known_end = self.known_end.max(Offset(self.cursor.0.saturating_add(1)));
-        } else if self.known_end == pull.known_end {
+        if !gave && self.known_end == pull.known_end {
             self.known_end = self.cursor;
         }
     }
