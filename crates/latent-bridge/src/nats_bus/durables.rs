@@ -247,9 +247,21 @@ pub struct FoundDurable {
     /// Everything up to here is settled.
     #[serde(default)]
     pub ack_floor: AckFloor,
+    /// Everything up to here was delivered.
+    #[serde(default)]
+    pub delivered: AckFloor,
 }
 
-/// See [`FoundDurable`].
+impl FoundDurable {
+    /// The sequences among which are the messages that the broker has given up on: delivered, not settled, and not to be delivered again. None
+    /// while something is unsettled, because it may be that.
+    pub fn stranded(&self) -> Option<std::ops::RangeInclusive<u64>> {
+        let (settled, delivered) = (self.ack_floor.stream_seq, self.delivered.stream_seq);
+        (self.num_ack_pending == 0 && settled < delivered).then(|| settled.saturating_add(1)..=delivered)
+    }
+}
+
+/// A place of a consumer, see [`FoundDurable`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct AckFloor {
     /// In the stream.
@@ -322,7 +334,7 @@ fn is_set(value: &Value) -> bool {
 /// # Errors
 /// What keeps the broker from being asked, and what it says.
 pub fn plan_durables(options: NatsOptions, wanted: Vec<Durable>) -> Result<Vec<DurablePlan>, BusError> {
-    let (executor, time) = executor_for(&wanted)?;
+    let (executor, time) = executor_for(wanted.len())?;
     let planned = executor.submit_within(time, async move {
         let api = connected(&options).await?;
         let mut plans = Vec::with_capacity(wanted.len());
@@ -334,12 +346,33 @@ pub fn plan_durables(options: NatsOptions, wanted: Vec<Durable>) -> Result<Vec<D
     planned.wait().map_err(|fault| of_fault(fault, "looking at consumers"))?
 }
 
+/// What the broker has of each consumer, given with its stream; `None` where it is not there. Looks and changes nothing.
+///
+/// # Errors
+/// What keeps the broker from being asked, and what it says.
+pub fn found_durables(options: NatsOptions, named: Vec<(String, String)>) -> Result<Vec<Option<FoundDurable>>, BusError> {
+    let (executor, time) = executor_for(named.len())?;
+    let found = executor.submit_within(time, async move {
+        let api = connected(&options).await?;
+        let mut all = Vec::with_capacity(named.len());
+        for (stream, consumer) in &named {
+            match api.read::<FoundDurable>(&format!("CONSUMER.INFO.{stream}.{consumer}"), &Value::Null).await {
+                Ok(found) => all.push(Some(found)),
+                Err(fault) if fault.is(CONSUMER_NOT_FOUND) || fault.is(STREAM_NOT_FOUND) => all.push(None),
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+        Ok(all)
+    });
+    found.wait().map_err(|fault| of_fault(fault, "looking at consumers"))?
+}
+
 /// Makes and changes consumers until they are what is wanted. What cannot be is refused before anything is changed.
 ///
 /// # Errors
 /// [`BusError::Config`] for refusals; what keeps the broker from being asked, and what it says.
 pub fn apply_durables(options: NatsOptions, wanted: Vec<Durable>) -> Result<(), BusError> {
-    let (executor, time) = executor_for(&wanted)?;
+    let (executor, time) = executor_for(wanted.len())?;
     let applied = executor.submit_within(time, async move {
         let api = connected(&options).await?;
         let mut looked = Vec::with_capacity(wanted.len());
@@ -422,8 +455,8 @@ async fn write(api: &Api, durable: &Durable, settings: Map<String, Value>, actio
 }
 
 /// Enough for every request, each of which has its own limit: connecting, and three for each consumer.
-fn executor_for(wanted: &[Durable]) -> Result<(ConnectorExecutor, Duration), BusError> {
-    let requests = u32::try_from(wanted.len()).unwrap_or(u32::MAX).saturating_mul(3).saturating_add(1);
+fn executor_for(consumers: usize) -> Result<(ConnectorExecutor, Duration), BusError> {
+    let requests = u32::try_from(consumers).unwrap_or(u32::MAX).saturating_mul(3).saturating_add(1);
     let time = Duration::from_millis(limits::CONNECTOR_OPERATION_MILLIS.default).saturating_mul(requests);
     Ok((ConnectorExecutor::new("latent-nats-bus")?, time))
 }
@@ -461,7 +494,8 @@ mod tests {
         let mut config = pinned().made_with();
         config.extend(change.as_object().cloned().unwrap_or_default());
         let ack_floor = AckFloor { stream_seq: 41 };
-        compare_durable(&pinned(), Some(&FoundDurable { config, num_ack_pending: 0, ack_floor }))
+        let delivered = ack_floor;
+        compare_durable(&pinned(), Some(&FoundDurable { config, num_ack_pending: 0, ack_floor, delivered }))
     }
 
     #[test]
@@ -480,7 +514,8 @@ mod tests {
         assert_eq!(plan.action, DurableAction::Update);
         let told: Vec<_> = plan.differences.iter().map(DurableDifference::told).collect();
         assert_eq!(told, ["max_ack_pending is 9 and must be 8", "max_deliver is 12 and must be at least 13"]);
-        let found = FoundDurable { config: pinned().made_with(), num_ack_pending: 0, ack_floor: AckFloor::default() };
+        let (ack_floor, delivered) = Default::default();
+        let found = FoundDurable { config: pinned().made_with(), num_ack_pending: 0, ack_floor, delivered };
         let settings = updated(&pinned(), &plan, Some(&found));
         assert_eq!((&settings["max_deliver"], &settings["max_ack_pending"]), (&json!(14), &json!(8)));
     }
@@ -496,6 +531,17 @@ mod tests {
         assert!(last.refusals()[0].contains("deliver_policy is last_per_subject and must be all"), "{:?}", last.refusals());
         // One that is refused for what it reads would not go on where it was.
         assert_eq!(pinned_against(&json!({ "filter_subject": "in.b" })).refusals().len(), 1);
+    }
+
+    #[test]
+    fn what_a_broker_gave_up_lies_between_what_is_settled_and_what_was_delivered() {
+        for (num_ack_pending, settled, delivered, expected) in
+            [(0, 4, 7, Some(5..=7)), (1, 4, 7, None), (0, 7, 7, None), (0, 0, 1, Some(1..=1))]
+        {
+            let (ack_floor, delivered) = (AckFloor { stream_seq: settled }, AckFloor { stream_seq: delivered });
+            let found = FoundDurable { config: Map::new(), num_ack_pending, ack_floor, delivered };
+            assert_eq!(found.stranded(), expected, "{found:?}");
+        }
     }
 
     #[test]
@@ -527,7 +573,10 @@ mod tests {
         let mut config = durable().settings;
         config.insert("num_replicas".to_owned(), json!(1));
         config.extend(change.as_object().cloned().unwrap_or_default());
-        compare_durable(&durable(), Some(&FoundDurable { config, num_ack_pending, ack_floor: AckFloor::default() }))
+        compare_durable(
+            &durable(),
+            Some(&FoundDurable { config, num_ack_pending, ack_floor: AckFloor::default(), delivered: AckFloor::default() }),
+        )
     }
 
     /// A message that was delivered as often as it may be from now on would never come again.

@@ -65,7 +65,7 @@ use streams::TopicStream;
 
 pub use durables::{
     AckFloor, Beginning, Durable, DurableAction, DurableDifference, DurablePlan, FoundDurable, Least, apply_durables, compare_durable,
-    plan_durables,
+    found_durables, plan_durables,
 };
 pub use environment::nats_credentials;
 pub use executor::{ConnectorExecutor, ConnectorFault};

@@ -10,6 +10,7 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::StreamExt as _;
 
 use super::TestCa;
 use super::monitor::{self, Connection};
@@ -214,6 +215,20 @@ impl Admin {
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
         let reply = bounded("pulling", self.client.request(subject, request.to_string().into())).await;
         reply.status.expect("a status").as_u16()
+    }
+
+    /// Pulls one message as somebody else would, with this request, and leaves it unsettled: its payload.
+    ///
+    /// # Panics
+    /// When the broker does not answer, or has nothing to give.
+    pub async fn pull_and_leave(&self, stream: &str, consumer: &str, request: &serde_json::Value) -> Vec<u8> {
+        let (subject, inbox) = (format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"), self.client.new_inbox());
+        // A message keeps its own subject, by which a request's answer would not be known.
+        let mut messages = bounded("pulling", self.client.subscribe(inbox.clone())).await;
+        bounded("pulling", self.client.publish_with_reply(subject, inbox, request.to_string().into())).await;
+        let message = bounded("pulling", async { messages.next().await.ok_or("the subscription ended") }).await;
+        assert!(message.status.is_none(), "nothing was given: {:?}", message.status);
+        message.payload.to_vec()
     }
 
     /// Publishes into a stream and waits until it is stored.

@@ -300,6 +300,48 @@ fn an_event_that_never_runs_again_is_parked_told_and_replayed() {
     assert_eq!(first.stop(), Some(0));
 }
 
+/// What a broker gave up is nobody's until somebody publishes it again: the trigger says so, and it happens once.
+#[test]
+fn what_the_broker_gave_up_is_told_and_published_again_once() {
+    require_broker!();
+    let world = World::start(FORWARD, &on_topic());
+    let env = world.provisioned("edge");
+    let stored = publish(&env, &["in", "--key-pointer", "/key"], numbered(0..1, 1).as_bytes(), 0).remove(0);
+    let (partition, uid) = (stored["partition"].as_u64().unwrap(), stored["uid"].as_str().unwrap());
+    let name = format!("latent_work_p{partition}");
+    // Somebody has it once, which is as often as it may be, and does not settle it.
+    let mut settings = world.consumer("av_in", &name)["config"].clone();
+    (settings["max_deliver"], settings["ack_wait"]) = (json!(1), json!(50_000_000));
+    world.admin(async |admin| {
+        admin.delete_consumer("av_in", &name).await;
+        admin.add_consumer("av_in", &settings).await;
+        admin.pull_and_leave("av_in", &name, &json!({ "batch": 1, "expires": 500_000_000, "group": "latent" })).await;
+    });
+    wait_until("the broker gives it up", || world.consumer("av_in", &name)["num_ack_pending"] == json!(0));
+    assert!(as_operator(&env, &["broker", "provision", "--apply"], 0).contains(&format!("update consumer {name}")));
+    let node = node(&env);
+    wait_until("the trigger is stranded", || status(&env, "work")["state"] == json!("stranded"));
+    let offset = stored["offset"].as_u64().unwrap();
+    let told = status(&env, "work");
+    assert_eq!((&told["stranded"], &told["stranded_at"]), (&json!(1), &json!(offset)), "{told}");
+    let again = |words: &[&str]| {
+        let words = [&["trigger", "redrive", "work", "--json"], words].concat();
+        let told = as_operator(&env, &words, 0);
+        told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_default()).collect::<Vec<_>>()
+    };
+    let place = format!("in/{partition}/{offset}");
+    let would = again(&["--dry-run"]).remove(0);
+    assert_eq!((&would["event"], &would["uid"], &would["dry_run"]), (&json!(place), &json!(format!("{uid}#1")), &json!(true)));
+    assert_eq!(again(&[])[0]["duplicate"], json!(false));
+    wait_until("it came out", || came_out(&env) == expected(1, 1));
+    wait_until("the broker has given up on nothing more", || status(&env, "work")["state"] == json!("idle"));
+    assert!(as_operator(&env, &["trigger", "redrive", "work"], 0).contains("has given up on nothing"));
+    let unknown =
+        env.command(["trigger", "redrive", "wrok"]).envs([("AV_NATS_USER", OPERATOR), ("AV_NATS_PASSWORD", PASSWORD)]).output().unwrap();
+    assert!(String::from_utf8(unknown.stderr).unwrap().contains("did you mean work?"));
+    assert_eq!(node.stop(), Some(0));
+}
+
 /// Two nodes share every partition's consumer: one has it at a time, and another takes it over when that one is killed. Nothing is lost,
 /// nothing comes out twice, and each key comes out in order.
 #[test]
