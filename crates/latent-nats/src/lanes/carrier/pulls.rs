@@ -43,8 +43,7 @@ impl Carrier {
         let now = self.clock.mono();
         let Some(lane) = self.lanes.get_mut(place) else { return };
         let wanted = Wanted { pin, batch, expires_millis };
-        let is_seen = lane.profile_at.is_some_and(|at| now.since(at).as_millis() < u128::from(limits::PROFILE_MILLIS.default));
-        if is_seen && pin.is_some() {
+        if is_known(lane.profile_at, now, pin.is_some()) {
             lane.pull = PullState::Waiting(wanted);
             self.pulls_waiting.push_back(place);
             return;
@@ -204,6 +203,11 @@ impl Carrier {
     }
 }
 
+/// Whether a consumer need not be seen again before a pull: it was seen to be right a short while ago, and under this pin (T-106).
+fn is_known(seen_at: Option<MonoTime>, now: MonoTime, has_pin: bool) -> bool {
+    has_pin && seen_at.is_some_and(|at| now.since(at).as_millis() < u128::from(limits::PROFILE_MILLIS.default))
+}
+
 /// What the end of a pull means for its lane, and what is somebody's to mend (D-11).
 fn meaning(end: Ended) -> (PullEnd, Option<crate::triggers::trouble::Trouble>) {
     match end.how {
@@ -217,5 +221,60 @@ fn meaning(end: Ended) -> (PullEnd, Option<crate::triggers::trouble::Trouble>) {
         PullClose::Failed(error) if matches!(error.evidence, latent_nats_proto::Evidence::Cancelled) => (PullEnd::Refused, None),
         PullClose::Failed(error) if error.possible_write => (PullEnd::Refused, Some(of_evidence(error.evidence))),
         PullClose::Failed(error) => (PullEnd::Refused, Some(of_pull(error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latent_nats_proto::Evidence;
+    use latent_nats_proto::session::Pending;
+    use latent_nats_proto::triggers::PullError;
+
+    use super::*;
+
+    /// T-106.
+    #[test]
+    fn a_consumer_is_known_for_thirty_seconds_under_one_pin() {
+        let seen = MonoTime::from_millis(1_000);
+        let known = |millis: u64, has_pin: bool| is_known(Some(seen), MonoTime::from_millis(1_000 + millis), has_pin);
+        assert!(known(0, true) && known(29_999, true) && !known(30_000, true), "for so long");
+        assert!(!known(0, false), "another pin is another consumer's state");
+        assert!(!is_known(None, seen, true), "not before it was seen, and not after something unexpected");
+    }
+
+    /// D-11, T-108: every end of a pull.
+    #[test]
+    fn each_end_of_a_pull_has_its_meaning_and_what_is_to_mend_is_told() {
+        use PullStatus as S;
+        let status = |status, delivered| {
+            let pending = Some(Pending { messages: 1, bytes: 1 });
+            let (end, trouble) = meaning(Ended { delivered, how: PullClose::Status { status, pending } });
+            (end, trouble.map(|trouble| trouble.fault.kind()))
+        };
+        let table = [
+            (S::Empty, PullEnd::Over, None),
+            (S::Expired, PullEnd::Over, None),
+            (S::BatchCompleted, PullEnd::Over, None),
+            (S::AtCapacity, PullEnd::Refused, None),
+            (S::PinLost, PullEnd::PinLost, None),
+            (S::LeadershipChange, PullEnd::Refused, Some("leadership-change")),
+            (S::ServerShutdown, PullEnd::Refused, Some("server-shutdown")),
+            (S::ConsumerDeleted, PullEnd::Refused, Some("consumer-missing")),
+            (S::PushBased, PullEnd::Refused, Some("push-based")),
+            (S::RequestTooLarge, PullEnd::Refused, Some("request-too-large")),
+            (S::MessageTooLarge, PullEnd::Refused, Some("message-too-large")),
+            (S::Precondition, PullEnd::Refused, Some("precondition")),
+            (S::TooManyRequests, PullEnd::Refused, Some("too-many-requests")),
+            (S::NoResponders, PullEnd::Refused, Some("no-responders")),
+            (S::Unknown(499), PullEnd::Refused, Some("unknown-status")),
+        ];
+        for (given, end, trouble) in table {
+            assert_eq!(status(given, 0), (end, trouble), "{given:?}");
+        }
+        assert_eq!(status(S::MessageTooLarge, 1), (PullEnd::Over, None), "the bytes of the pull are used up");
+        let (end, trouble) = meaning(Ended { delivered: 3, how: PullClose::Complete });
+        assert!(end == PullEnd::Over && trouble.is_none());
+        let failed = |evidence| meaning(Ended { delivered: 0, how: PullClose::Failed(PullError { evidence, possible_write: true }) });
+        assert!(failed(Evidence::Cancelled).1.is_none() && failed(Evidence::PublishRefused).1.is_some());
     }
 }
