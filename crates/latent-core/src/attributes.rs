@@ -45,6 +45,27 @@ impl Attributes {
         Self::parse(pairs)?.with_host(host)
     }
 
+    /// Headers of a message that is no record, in order, as its event's attributes: any names and values, also several of one name, but none
+    /// that only the host may write, and no more together than the header block of a parked record.
+    ///
+    /// # Errors
+    /// [`CoreError`] when they are more.
+    pub fn delivered(mut pairs: Vec<(String, String)>) -> Result<Self, CoreError> {
+        pairs.retain(|(name, _)| !is_reserved(name));
+        let bytes: usize = pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        limits::PARKED_ATTRIBUTES_BYTES.check(bytes as u64)?;
+        Ok(Self(pairs))
+    }
+
+    /// Those of these attributes that keep every rule of [`Attributes::parse`], as many as fit, in order.
+    #[must_use]
+    pub fn fitting(&self) -> Self {
+        self.client().fold(Self::default(), |kept, (name, value)| {
+            let more = kept.iter().chain([(name, value)]).map(|(name, value)| (name.to_owned(), value.to_owned()));
+            Self::parse(more.collect()).unwrap_or(kept)
+        })
+    }
+
     /// These attributes of a client with `host` as those of the host, in the place of any that were there. They are outside the limits
     /// of a client; all together fit the header block of a parked record.
     ///
@@ -134,6 +155,18 @@ fn check_value_text(value: &str, bytes_max: usize) -> Result<(), CoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_of_others_are_taken_as_they_are_and_kept_only_where_they_fit() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let pairs = vec![pair("X_under", "1"), pair("a", "1"), pair("A", "2"), pair("latent-dead-reason", "x"), pair("b", " x")];
+        let given = Attributes::delivered(pairs).unwrap();
+        assert_eq!(given.iter().count(), 4);
+        assert_eq!(given.fitting().iter().collect::<Vec<_>>(), [("a", "1")]);
+        let large = |bytes: usize| Attributes::delivered(vec![pair("n", &"v".repeat(bytes - 1))]).is_ok();
+        let most = limits::PARKED_ATTRIBUTES_BYTES.max_usize();
+        assert!(large(most) && !large(most + 1));
+    }
 
     fn one(name: &str, value: &str) -> Result<Attributes, CoreError> {
         Attributes::parse(vec![(name.to_owned(), value.to_owned())])

@@ -103,7 +103,7 @@ impl Decoder {
             let Some(line_bytes) = self.line_bytes()? else { return Ok(None) };
             match self.read_line(line_bytes)? {
                 Line::Message(line) => {
-                    self.to_skip = if line.total_bytes > self.body_bytes_max { line.total_bytes } else { 0 };
+                    self.to_skip = if line.total_bytes > self.body_bytes_max { line.total_bytes - self.kept_bytes(&line) } else { 0 };
                     self.head = Some((line, line_bytes));
                 }
                 line => {
@@ -190,26 +190,35 @@ impl Decoder {
         })))
     }
 
-    /// Lets go by what is here of a body. Its line stays at the front, the line end behind the body is looked at as ever.
+    /// What is kept of a message that is let go by: its headers, unless those are too large themselves.
+    fn kept_bytes(&self, line: &MessageLine) -> usize {
+        line.header_bytes.filter(|bytes| *bytes <= self.body_bytes_max).unwrap_or(0)
+    }
+
+    /// Lets go by what is here of a body. Its line and headers stay at the front, the line end behind the body is looked at as ever.
     fn skip(&mut self, line: MessageLine, line_bytes: usize) -> Result<Option<Frame<'_>>, FrameError> {
-        let body_start = self.start + line_bytes;
+        let kept = line_bytes + self.kept_bytes(&line);
+        let body_start = self.start + kept;
         let gone = self.to_skip.min(self.end.saturating_sub(body_start));
-        self.buffer.copy_within(body_start + gone..self.end, body_start);
-        self.end -= gone;
-        self.to_skip -= gone;
-        if self.to_skip > 0 || self.end - self.start < line_bytes + LINE_END.len() {
+        if gone > 0 {
+            self.buffer.copy_within(body_start + gone..self.end, body_start);
+            self.end -= gone;
+            self.to_skip -= gone;
+        }
+        if self.to_skip > 0 || self.end - self.start < kept + LINE_END.len() {
             self.head = Some((line, line_bytes));
             return Ok(None);
         }
-        if self.at(line_bytes..line_bytes + LINE_END.len()) != LINE_END {
+        if self.at(kept..kept + LINE_END.len()) != LINE_END {
             return Err(FrameError::Malformed);
         }
-        self.taken = line_bytes + LINE_END.len();
+        self.taken = kept + LINE_END.len();
         let header_bytes = line.header_bytes.unwrap_or(0);
         Ok(Some(Frame::Skipped(Skipped {
             subject: self.at(line.subject),
             subscription: self.at(line.subscription),
             reply: line.reply.map(|reply| self.at(reply)),
+            headers: self.at(line_bytes..kept),
             header_bytes,
             payload_bytes: line.total_bytes - header_bytes,
         })))

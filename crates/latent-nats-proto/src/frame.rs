@@ -36,6 +36,8 @@ pub(crate) struct Skipped<'a> {
     pub(crate) subject: &'a [u8],
     pub(crate) subscription: &'a [u8],
     pub(crate) reply: Option<&'a [u8]>,
+    /// Empty when there are none, or they are too large themselves.
+    pub(crate) headers: &'a [u8],
     pub(crate) header_bytes: usize,
     pub(crate) payload_bytes: usize,
 }

@@ -43,6 +43,11 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
+    /// One that is used up.
+    pub(crate) const fn spent() -> Self {
+        Self { text: [0; INBOX_BYTES_MAX], connection_bytes: 0, bytes: 0, next: None }
+    }
+
     pub(crate) fn new(instance: &InstanceInbox, connection: u64) -> Self {
         let mut inbox = Self { text: [0; INBOX_BYTES_MAX], connection_bytes: 0, bytes: 0, next: Some(1) };
         inbox.push(PREFIX);

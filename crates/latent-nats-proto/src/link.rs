@@ -87,6 +87,22 @@ impl Link {
         Self::with(Decoder::skipping(session_message_bytes(body_bytes_max)), DeliveryStore::new(0), instance, connection)
     }
 
+    /// Takes the link out of its connection, for whoever keeps it from here on. What is left is of no use.
+    pub fn take(&mut self) -> Self {
+        let spent = Self {
+            decoder: Decoder::new(0),
+            inbox: Inbox::spent(),
+            server: None,
+            standing: Standing::Broken,
+            head: Vec::new(),
+            tail: Tail { bytes: [0; TAIL_BYTES], len: 0 },
+            controls: 0,
+            late_status_may_arrive: false,
+            delivery: DeliveryStore::new(0),
+        };
+        std::mem::replace(self, spent)
+    }
+
     /// Memory that such a link reads into.
     pub(crate) fn session_buffer_bytes(body_bytes_max: u32) -> usize {
         Decoder::buffer_bytes(session_message_bytes(body_bytes_max))

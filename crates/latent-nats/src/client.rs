@@ -10,7 +10,7 @@ use latent_secrets::NotCurrent;
 use crate::connection::Parked;
 use crate::counters::Counter;
 use crate::deadline::Timer;
-use crate::dial::{DialError, Dialler};
+use crate::dial::{Delivers, DialError, Dialler};
 use crate::outcome::failure_of;
 use crate::{Connection, InstallError, NatsCredential, Peer, limits, tls};
 
@@ -69,7 +69,7 @@ impl Client {
             server_name: peer.server_name.clone(),
             tls: tls::client_config(peer, public_roots)?,
             inbox: InstanceInbox::new(random),
-            delivered_bytes_max: None,
+            delivers: Delivers::Nothing,
         };
         Ok(Self {
             dialler,
@@ -84,7 +84,13 @@ impl Client {
 
     /// The same, with connections that are delivered messages of at most this payload.
     pub(crate) fn delivered(mut self, bytes_max: u32) -> Self {
-        self.dialler.delivered_bytes_max = Some(bytes_max);
+        self.dialler.delivers = Delivers::OneAtATime { bytes_max };
+        self
+    }
+
+    /// The same, with connections on which sessions begin that are delivered bodies of at most this size.
+    pub(crate) fn with_sessions(mut self, bytes_max: u32) -> Self {
+        self.dialler.delivers = Delivers::ToSessions { bytes_max };
         self
     }
 

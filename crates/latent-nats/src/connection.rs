@@ -3,9 +3,10 @@
 
 use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use latent_core::MonoTime;
+use latent_nats_proto::session::{Session, SessionBounds};
 use latent_nats_proto::triggers::Delivery;
 use latent_nats_proto::{Checkout, CheckoutError, Ended, Exchange, Handshake, HandshakeError, Link, Want};
 use latent_secrets::Stamp;
@@ -19,6 +20,8 @@ use crate::deadline::Timer;
 
 /// How much is read at once. A receipt and its header fit many times.
 const READ_BYTES: usize = 4_096;
+/// The same for a session, which is delivered much at a time.
+const SESSION_READ_BYTES: usize = 32_768;
 /// A connection that was parked for less is believed after a look at its socket; one parked for longer is asked with a PING.
 const PROBE_AFTER_MILLIS: u128 = 1_000;
 
@@ -29,6 +32,8 @@ pub struct Connection {
     read: Box<[u8]>,
     stamp: Stamp,
     used_at: MonoTime,
+    /// Whether nothing that was written waits in the stream.
+    is_flushed: bool,
 }
 
 impl std::fmt::Debug for Connection {
@@ -39,7 +44,7 @@ impl std::fmt::Debug for Connection {
 
 impl Connection {
     pub(crate) fn new(stream: TlsStream<TcpStream>, link: Link, stamp: Stamp, now: MonoTime) -> Self {
-        Self { stream, link, read: vec![0; READ_BYTES].into(), stamp, used_at: now }
+        Self { stream, link, read: vec![0; READ_BYTES].into(), stamp, used_at: now, is_flushed: true }
     }
 
     /// What it authenticated with.
@@ -95,6 +100,55 @@ impl Connection {
         let mut checkout = Checkout::begin(link);
         wire.drive(&mut checkout, timer).await;
         checkout.finish()
+    }
+
+    /// Begins a session on what the handshake left, and gives it to the caller; `None` when that is not possible any more. The connection is
+    /// nothing but a stream from then on.
+    pub(crate) fn begin_session(&mut self, bounds: SessionBounds) -> Option<Session> {
+        if self.read.len() < SESSION_READ_BYTES {
+            self.read = vec![0; SESSION_READ_BYTES].into();
+        }
+        Session::begin(self.link.take(), bounds).ok()
+    }
+
+    /// Moves bytes of a session until some were moved, or the connection ends.
+    pub(crate) async fn move_session(&mut self, session: &mut Session) -> Result<(), Ended> {
+        std::future::poll_fn(|context| self.poll_session(session, context)).await
+    }
+
+    fn poll_session(&mut self, session: &mut Session, context: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        let mut moved = false;
+        // Reading first: a peer that takes nothing more may have said why before it closed.
+        let mut buffer = ReadBuf::new(&mut self.read);
+        match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => return Poll::Ready(Err(Ended::PeerClosed)),
+            Poll::Ready(Ok(())) => {
+                session.received(buffer.filled());
+                moved = true;
+            }
+            Poll::Ready(Err(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Poll::Ready(Err(Ended::PeerClosed)),
+            Poll::Ready(Err(_)) => return Poll::Ready(Err(Ended::TransportFailed)),
+            Poll::Pending => {}
+        }
+        while session.wants().write {
+            session.offering();
+            match Pin::new(&mut self.stream).poll_write(context, session.outgoing()) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Ended::TransportFailed)),
+                Poll::Ready(Ok(bytes)) => {
+                    session.wrote(bytes);
+                    self.is_flushed = false;
+                }
+                Poll::Pending => break,
+            }
+        }
+        if !self.is_flushed {
+            match Pin::new(&mut self.stream).poll_flush(context) {
+                Poll::Ready(Ok(())) => self.is_flushed = true,
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(Ended::TransportFailed)),
+                Poll::Pending => {}
+            }
+        }
+        if moved { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     /// Whether the kernel holds nothing for the socket, no end either, without reading it and whatever the runtime has noticed so far.

@@ -24,8 +24,25 @@ pub(crate) struct Dialler {
     pub(crate) server_name: ServerName<'static>,
     pub(crate) tls: Arc<ClientConfig>,
     pub(crate) inbox: InstanceInbox,
-    /// The largest payload that its connections are to be delivered; `None` when they deliver nothing.
-    pub(crate) delivered_bytes_max: Option<u32>,
+    /// What its connections are for.
+    pub(crate) delivers: Delivers,
+}
+
+/// What connections are delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivers {
+    /// They publish.
+    Nothing,
+    /// One message at a time, of at most this payload.
+    OneAtATime {
+        /// In bytes.
+        bytes_max: u32,
+    },
+    /// Many, with bodies of at most this size.
+    ToSessions {
+        /// In bytes.
+        bytes_max: u32,
+    },
 }
 
 /// Why no connection came to be. Nothing of a publication was written.
@@ -112,9 +129,10 @@ impl Dialler {
         let handshake = timer.race(connector.connect(self.server_name.clone(), socket)).await.ok_or(DialError::Deadline)?;
         let stream = handshake.map_err(|error| DialError::Tls { problem: problem_of(&error) })?;
         let secret = credential.secret().resolve(clock.unix())?;
-        let link = match self.delivered_bytes_max {
-            None => Link::new(&self.inbox, number),
-            Some(bytes_max) => Link::for_triggers(&self.inbox, number, bytes_max),
+        let link = match self.delivers {
+            Delivers::Nothing => Link::new(&self.inbox, number),
+            Delivers::OneAtATime { bytes_max } => Link::for_triggers(&self.inbox, number, bytes_max),
+            Delivers::ToSessions { bytes_max } => Link::for_sessions(&self.inbox, number, bytes_max),
         };
         let mut connection = Connection::new(stream, link, secret.stamp().clone(), clock.mono());
         let credential = match credential.username() {

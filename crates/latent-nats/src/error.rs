@@ -129,6 +129,17 @@ pub enum ConfigError {
         #[source]
         problem: crate::triggers::BindingProblem,
     },
+    /// A lane that cannot be used.
+    #[error("lanes[{index}] ({id}): {problem}")]
+    Lane {
+        /// Its place.
+        index: usize,
+        /// Its id.
+        id: latent_core::BindingId,
+        /// What is wrong.
+        #[source]
+        problem: crate::lanes::LaneProblem,
+    },
     /// A subject that is expected in two streams.
     #[error(
         "mappings[{index}] expects subject {subject} in stream {stream}, and another mapping in {other}; a subject is stored in one stream"

@@ -16,6 +16,7 @@ mod deadline;
 mod dial;
 mod endpoint;
 mod error;
+pub mod lanes;
 pub mod limits;
 mod mapping;
 mod outcome;

@@ -9,6 +9,8 @@ mod dead_letters;
 mod delivery_state;
 mod delivery_store;
 mod error;
+#[cfg(feature = "nats")]
+mod lanes;
 pub mod limits;
 mod publisher;
 mod read_ahead;

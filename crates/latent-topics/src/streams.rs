@@ -17,8 +17,8 @@ use crate::dead_letters::Whole;
 /// Reads records of topics out of their streams, and parks in topics of a bus. Cheap to clone.
 #[derive(Clone)]
 pub struct StreamTopics {
-    bus: Arc<dyn EventBus>,
-    runtime: Handle,
+    pub(crate) bus: Arc<dyn EventBus>,
+    pub(crate) runtime: Handle,
 }
 
 impl StreamTopics {
@@ -104,12 +104,12 @@ fn raw(message: &Delivered<'_>, place: Place) -> Whole {
     Whole { place, uid, key, media_type, attributes, payload: body(message), stored_at: message.stored_at }
 }
 
-fn key_fits(key: &str) -> bool {
+pub(crate) fn key_fits(key: &str) -> bool {
     key.len() <= latent_core::limits::KEY_BYTES.max_usize()
 }
 
 /// The headers of a block that are text, one for each line.
-fn headers(block: &[u8]) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn headers(block: &[u8]) -> impl Iterator<Item = (&str, &str)> {
     let lines = block.split(|byte| *byte == b'\n').skip(1).filter_map(|line| std::str::from_utf8(line).ok());
     lines.filter_map(|line| line.trim_end_matches('\r').split_once(':')).map(|(name, value)| (name, value.trim()))
 }

@@ -8,6 +8,9 @@ use latent_core::Limit;
 pub(crate) const TOPICS_PROVIDER: &str = "topics";
 /// The provider that the node's triggers on streams are installed as; their secrets are bound to it.
 pub(crate) const TRIGGERS_PROVIDER: &str = "triggers";
+/// The providers that triggers by `nats-jetstream-pull-v2` are installed as, on the broker of `[engine]` and on that of `[broker]`. Their secrets
+/// are those of [`TRIGGERS_PROVIDER`].
+pub(crate) const LANES_PROVIDERS: [&str; 2] = ["triggers.lanes", "triggers.lanes.streams"];
 
 /// Text of the configuration file.
 pub(crate) const CONFIG_FILE_BYTES: Limit = Limit {
@@ -27,7 +30,6 @@ pub(crate) const BINDINGS: Limit = Limit {
     max: 65_536,
     bounds: "bindings of a node on the embedded engine; a trigger counts once for each partition of its topic",
 };
-
 /// Time to let running work end when the node stops.
 pub(crate) const DRAIN_MILLIS: Limit = Limit {
     name: "drain_millis",

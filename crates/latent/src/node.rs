@@ -1,6 +1,6 @@
 //! Assembles a node from a configuration and runs it until it is told to stop.
 //!
-//! `shelf` keeps components, `composition` makes the host of functions, `calls` runs one of them for a person, `accounting` adds up its memory, `assembly` adds the triggers, `in_process` runs it inside another command, `reports` and `stream_status` say what they do, `remembering` what is remembered of them, `reload` takes the configuration in again, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
+//! `shelf` keeps components, `composition` makes the host of functions, `calls` runs one of them for a person, `accounting` adds up its memory, `assembly` adds the triggers, `lane_bindings` those that a broker wakes with many messages at a time, `in_process` runs it inside another command, `reports`, `stream_status` and `lane_status` say what they do, `remembering` what is remembered of them, `reload` takes the configuration in again, `maintenance` keeps the log in order. The order of starting: log, components, bindings, driver, control socket;
 //! of stopping: nothing new is begun, what runs may end within the drain limit, what does not is stopped and stays unsettled, then the
 //! socket closes and the log is released.
 
@@ -9,6 +9,8 @@ mod assembly;
 mod calls;
 mod composition;
 mod in_process;
+mod lane_bindings;
+mod lane_status;
 mod maintenance;
 mod providers;
 mod reload;
@@ -164,6 +166,9 @@ impl Node {
             let (manager, drain) = (Arc::clone(&manager), stopped.clone());
             tokio::spawn(async move { triggers.run_draining(&manager, drain, is_cut).await })
         });
+        let (let_go, are_idle) = watch::channel(false);
+        let lanes = reports.composition.providers.take_lanes().into_iter().map(|lanes| tokio::spawn(lanes.run(are_idle.clone())));
+        let lanes: Vec<_> = lanes.collect();
         let delivering = tokio::spawn(driver.run(stopped));
         let providers_of = Arc::clone(&reports);
         let answering = tokio::spawn(socket.serve(reports, closed));
@@ -182,7 +187,13 @@ impl Node {
         if let Some(pulling) = pulling {
             let _ = pulling.await;
         }
-        let _ = (delivering.await, tending.await);
+        let _ = delivering.await;
+        // Whoever used them is done: what ran is settled, and the rest is left to the broker.
+        let _ = let_go.send(true);
+        for lanes in lanes {
+            let _ = lanes.await;
+        }
+        let _ = tending.await;
         providers_of.composition.providers.shut_down();
         close_audit(audit).await;
         // It is made for ending anywhere, as a crash does; a node that stops does not wait long for it.

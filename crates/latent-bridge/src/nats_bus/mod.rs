@@ -63,7 +63,10 @@ use shared::{Air, Shared, Topic, refused};
 use signals::Signals;
 use streams::TopicStream;
 
-pub use durables::{Durable, DurableAction, DurableDifference, DurablePlan, FoundDurable, apply_durables, compare_durable, plan_durables};
+pub use durables::{
+    AckFloor, Beginning, Durable, DurableAction, DurableDifference, DurablePlan, FoundDurable, Least, apply_durables, compare_durable,
+    found_durables, plan_durables,
+};
 pub use environment::nats_credentials;
 pub use executor::{ConnectorExecutor, ConnectorFault};
 pub use options::{NatsCredentials, NatsOptions, NatsRoots};

@@ -110,8 +110,16 @@ const OF_STREAM: &[&str] = &[
     "DIRECT.GET",
 ];
 /// Requests about one consumer of a stream.
-const OF_CONSUMER: &[&str] =
-    &["CONSUMER.CREATE", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.INFO", "CONSUMER.MSG.NEXT", "CONSUMER.PAUSE"];
+const OF_CONSUMER: &[&str] = &[
+    "CONSUMER.CREATE",
+    "CONSUMER.DURABLE.CREATE",
+    "CONSUMER.DELETE",
+    "CONSUMER.INFO",
+    "CONSUMER.MSG.NEXT",
+    "CONSUMER.PAUSE",
+    "CONSUMER.RESET",
+    "CONSUMER.UNPIN",
+];
 /// Further subjects that no user of ours has.
 const BESIDE: &[&str] = &[
     "latent_probe.none",

@@ -55,8 +55,8 @@ pub struct Delivered {
     pub numbers: AckNumbers,
     /// What it holds, unless that is too large.
     pub content: Result<Content, TooLarge>,
-    /// Whether its consumer has a group. Without one, a field that names a pin is the publisher's.
-    has_group: bool,
+    /// Of a consumer with a group. Without one, a field that names a pin is the publisher's.
+    pin: Option<PinId>,
 }
 
 impl Delivered {
@@ -71,11 +71,9 @@ impl Delivered {
         fields(block)
     }
 
-    /// The pin that this message of a consumer with a group came with: the last field of that name, which is the broker's. Earlier ones are
-    /// the publisher's.
+    /// The pin that this message of a consumer with a group came with, also when it was too large.
     pub fn pin(&self) -> Option<PinId> {
-        let last = self.header_fields().filter(|(name, _)| self.has_group && *name == PIN).last();
-        last.and_then(|(_, value)| PinId::new(std::str::from_utf8(value).ok()?))
+        self.pin.clone()
     }
 
     /// Bytes of a session's memory that it takes.
@@ -102,6 +100,12 @@ impl fmt::Debug for Content {
 #[derive(Clone)]
 pub struct HeaderFields<'a> {
     rest: &'a [u8],
+}
+
+/// The last field of that name, which is the broker's. Earlier ones are the publisher's.
+fn pin(block: &[u8]) -> Option<PinId> {
+    let last = fields(block).filter(|(name, _)| *name == PIN).last();
+    last.and_then(|(_, value)| PinId::new(std::str::from_utf8(value).ok()?))
 }
 
 /// The fields of a block, behind its first line.
@@ -140,22 +144,27 @@ pub(super) struct Arrived<'a> {
     pub(super) ack: &'a [u8],
     pub(super) header_bytes: usize,
     pub(super) payload_bytes: usize,
+    /// Empty when there are none, or they were let go by.
+    pub(super) headers: &'a [u8],
     /// Nothing when it was let go by.
-    pub(super) content: Option<(&'a [u8], &'a [u8])>,
+    pub(super) payload: Option<&'a [u8]>,
 }
 
 impl Arrived<'_> {
-    /// Copies it out.
+    /// Copies it out, but for what is too large.
     pub(super) fn keep(&self, numbers: AckNumbers, consumer: &PullConsumer) -> Delivered {
-        let content = self.content.filter(|_| consumer.takes(self.header_bytes, self.payload_bytes));
-        let (headers, payload) = content.unwrap_or_default();
+        let payload = self.payload.filter(|_| consumer.takes(self.header_bytes, self.payload_bytes));
+        let has_group = consumer.profile().group.is_some();
+        let pin = if has_group { pin(self.headers) } else { None };
         let ack = AckSubject(Bytes::copy_from_slice(self.ack));
-        let mut all = Bytes::from([headers, payload].concat());
-        let headers = all.split_to(headers.len());
-        let content = match content {
-            Some(_) => Ok(Content { headers, payload: all }),
+        let content = match payload {
+            Some(payload) => {
+                let mut all = Bytes::from([self.headers, payload].concat());
+                let headers = all.split_to(self.headers.len());
+                Ok(Content { headers, payload: all })
+            }
             None => Err(TooLarge { header_bytes: self.header_bytes, payload_bytes: self.payload_bytes }),
         };
-        Delivered { ack, numbers, content, has_group: consumer.profile().group.is_some() }
+        Delivered { ack, numbers, content, pin }
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! Besides what v1 asks for in the same words: `max_ack_pending` is the binding's, `max_deliver` at least eight above its runs or without
 //! bound, at least `WAITING_MIN` pulls may wait, requests may be at least as large as they will be or are not bounded at all, and a topic's
-//! partition has one priority group whose pullers are pinned. The time-out of a pin is not part of the profile: it is told, because a pull
+//! partition has one priority group whose pullers are pinned. Where the consumer began is its binding's decision. The time-out of a pin is not part of the profile: it is told, because a pull
 //! that stands longer than it loses the pin.
 
 use super::PullConsumer;
 use crate::limits::PIN_BYTES;
 use crate::triggers::{ConsumerState, Demands, FORBIDDEN, InspectError, NO_GROUPS, ProfileField, Wanted, read_facts};
+
+/// Policies that say where a consumer began and nothing more: from there on it has every message.
+const BEGINNINGS: &[&str] = &["all", "new", "by_start_sequence", "by_start_time"];
 
 /// Pulls that must be allowed to wait: those of all nodes, and those that nodes left behind which ended.
 pub(super) const WAITING_MIN: u64 = 8;
@@ -56,7 +59,7 @@ pub(crate) fn read(body: &[u8], consumer: &PullConsumer) -> Result<ConsumerInfo,
         (ProfileField::FilterSubject, Wanted::Text(&profile.filter_subject)),
         (ProfileField::AckPolicy, Wanted::Text("explicit")),
         (ProfileField::ReplayPolicy, Wanted::Text("instant")),
-        (ProfileField::DeliverPolicy, Wanted::Text("all")),
+        (ProfileField::DeliverPolicy, Wanted::OneOf(BEGINNINGS)),
         (ProfileField::MaxAckPending, Wanted::Number(u64::from(profile.max_in_flight))),
         (ProfileField::AckWait, Wanted::Number(profile.ack_wait_nanos)),
         (ProfileField::MaxDeliver, Wanted::AtLeastIfAny(consumer.max_deliver_min())),

@@ -82,7 +82,8 @@ fn message(operations: &mut Operations, inbox: &Inbox, message: Message<'_>) -> 
         ack: message.reply.unwrap_or_default(),
         header_bytes: block.len(),
         payload_bytes: message.payload.len(),
-        content: Some((block, message.payload)),
+        headers: block,
+        payload: Some(message.payload),
     };
     delivery(operations, arrived)
 }
@@ -95,8 +96,9 @@ fn skipped(operations: &mut Operations, inbox: &Inbox, message: Skipped<'_>) -> 
     if message.subject.starts_with(inbox.connection()) {
         return Err(Evidence::OversizedReply);
     }
-    let Skipped { subject, reply, header_bytes, payload_bytes, .. } = message;
-    delivery(operations, Arrived { subject, ack: reply.unwrap_or_default(), header_bytes, payload_bytes, content: None })
+    let Skipped { subject, reply, headers, header_bytes, payload_bytes, .. } = message;
+    let ack = reply.unwrap_or_default();
+    delivery(operations, Arrived { subject, ack, header_bytes, payload_bytes, headers, payload: None })
 }
 
 /// A message on the inbox of an operation.

@@ -24,12 +24,12 @@ pub mod limits;
 mod report;
 mod rotation;
 mod run;
-mod stop;
+pub(crate) mod stop;
 mod tell;
 #[cfg(test)]
 mod tests;
 mod topics;
-mod trouble;
+pub(crate) mod trouble;
 mod visit;
 
 pub use binding::{BindingInput, TriggerBinding};

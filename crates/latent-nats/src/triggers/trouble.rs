@@ -1,11 +1,11 @@
 //! From what other parts say to why a visit failed: a member of a closed set, and a sentence of this side for the log and the status.
 
 use latent_capabilities::PoolRefusal;
+use latent_core::{ConsumerName, StreamName};
 use latent_nats_proto::triggers::{InspectError, PullError, PullStatus, RequestRefused};
 use latent_nats_proto::{CheckoutError, Evidence, HandshakeError};
 use latent_node::ReserveRefusal;
 
-use super::TriggerBinding;
 use super::fault::StepFault;
 use crate::client::ConnectFault;
 use crate::dial::DialError;
@@ -16,19 +16,19 @@ const STREAM_NOT_FOUND: u64 = 10_059;
 
 /// Why a visit failed.
 #[derive(Debug)]
-pub(super) struct Trouble {
-    pub(super) fault: StepFault,
-    pub(super) why: String,
+pub(crate) struct Trouble {
+    pub(crate) fault: StepFault,
+    pub(crate) why: String,
     /// The pools give nothing any more.
-    pub(super) is_retired: bool,
+    pub(crate) is_retired: bool,
 }
 
 impl Trouble {
-    pub(super) const fn new(fault: StepFault, why: String) -> Self {
+    pub(crate) const fn new(fault: StepFault, why: String) -> Self {
         Self { fault, why, is_retired: false }
     }
 
-    pub(super) fn lost() -> Self {
+    pub(crate) fn lost() -> Self {
         Self::new(StepFault::Protocol(Evidence::ConnectionLost { within_reply: false }), "the connection was lost".to_owned())
     }
 }
@@ -42,7 +42,7 @@ pub(super) fn of_reservation(refusal: &ReserveRefusal) -> Trouble {
     Trouble::new(fault, refusal.to_string())
 }
 
-pub(super) fn of_pool(refusal: PoolRefusal) -> Trouble {
+pub(crate) fn of_pool(refusal: PoolRefusal) -> Trouble {
     let fault = match refusal {
         PoolRefusal::Backoff { .. } => StepFault::Backoff,
         PoolRefusal::Limit { .. } | PoolRefusal::Retired => StepFault::PoolFull,
@@ -55,7 +55,7 @@ pub(super) fn of_pool(refusal: PoolRefusal) -> Trouble {
     Trouble { is_retired: refusal == PoolRefusal::Retired, ..Trouble::new(fault, why) }
 }
 
-pub(super) fn of_connect(fault: &ConnectFault) -> Trouble {
+pub(crate) fn of_connect(fault: &ConnectFault) -> Trouble {
     let (kind, why) = match fault {
         ConnectFault::NoCredential => (StepFault::Credential, "the tenant has no credential".to_owned()),
         ConnectFault::Dial(error @ DialError::Secret(_)) => (StepFault::Credential, error.to_string()),
@@ -75,8 +75,7 @@ pub(super) fn of_refused(refused: RequestRefused) -> Trouble {
     Trouble::new(StepFault::Protocol(Evidence::ConnectionLost { within_reply: false }), refused.to_string())
 }
 
-pub(super) fn of_inspection(error: &InspectError, binding: &TriggerBinding) -> Trouble {
-    let (stream, consumer) = (binding.stream(), binding.consumer());
+pub(crate) fn of_inspection(error: &InspectError, stream: &StreamName, consumer: &ConsumerName) -> Trouble {
     match error {
         InspectError::Profile(mismatch) => {
             let why = format!(
@@ -103,13 +102,13 @@ pub(super) fn of_inspection(error: &InspectError, binding: &TriggerBinding) -> T
     }
 }
 
-pub(super) fn of_pull(error: PullError) -> Trouble {
+pub(crate) fn of_pull(error: PullError) -> Trouble {
     of_evidence(error.evidence)
 }
 
 const NOBODY: &str = "nobody answers for the stream; is JetStream there, and has it a leader?";
 
-pub(super) fn of_status(status: PullStatus) -> Trouble {
+pub(crate) fn of_status(status: PullStatus) -> Trouble {
     let why = match status {
         PullStatus::MessageTooLarge => {
             "the next message is larger than the payload ceiling and 9,216 bytes; remove it from the stream, or raise the ceiling"
@@ -127,9 +126,9 @@ pub(super) fn of_status(status: PullStatus) -> Trouble {
     Trouble::new(StepFault::Status(status), why.to_owned())
 }
 
-fn of_evidence(evidence: Evidence) -> Trouble {
+pub(crate) fn of_evidence(evidence: Evidence) -> Trouble {
     let (fault, why) = match evidence {
-        Evidence::PermissionOfAnother => {
+        Evidence::PermissionOfAnother | Evidence::PublishRefused => {
             let why = "the broker's user may not inspect or pull from the consumer; `latent broker permissions` prints what it needs";
             (StepFault::PermissionRefused, why)
         }

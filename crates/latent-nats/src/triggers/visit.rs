@@ -178,7 +178,7 @@ impl Place<'_> {
         if end.connection == Standing::Close {
             lease.discard();
         }
-        let state = end.result.map_err(|error: InspectError| of_inspection(&error, self.binding))?;
+        let state = end.result.map_err(|error: InspectError| of_inspection(&error, self.binding.stream(), self.binding.consumer()))?;
         Ok(Backlog {
             pending: state.pending,
             unacknowledged: state.ack_pending,

@@ -122,6 +122,8 @@ pub struct Cycle {
     pull_open: Option<OpenPull>,
     pull_not_before: Option<MonoTime>,
     permits: u32,
+    /// A pull brought nothing: what was reserved for it goes back before anything is reserved for the next one, because others wait too.
+    gives_back: bool,
     in_flight: u32,
     source_faults: u32,
     stopped: bool,
@@ -156,6 +158,7 @@ impl Cycle {
             pull_open: None,
             pull_not_before: None,
             permits: 0,
+            gives_back: false,
             in_flight: 0,
             source_faults: 0,
             stopped: false,
@@ -300,6 +303,7 @@ impl Cycle {
     pub fn take_surplus_permits(&mut self) -> u32 {
         let surplus = self.permits.saturating_sub(self.permits_usable());
         self.permits -= surplus;
+        self.gives_back = false;
         surplus
     }
 
@@ -597,7 +601,7 @@ impl Cycle {
         match self.options.intake {
             Intake::LookAhead => ready.min(free),
             Intake::HandedOut => {
-                let wanted = if self.wants_pull() { self.handed_room() } else { self.promised() };
+                let wanted = if self.wants_pull() && !self.gives_back { self.handed_wanted() } else { self.promised() };
                 self.held().saturating_add(wanted).min(free)
             }
             Intake::Reserved => {

@@ -10,6 +10,7 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::StreamExt as _;
 
 use super::TestCa;
 use super::monitor::{self, Connection};
@@ -216,6 +217,20 @@ impl Admin {
         reply.status.expect("a status").as_u16()
     }
 
+    /// Pulls one message as somebody else would, with this request, and leaves it unsettled: its payload.
+    ///
+    /// # Panics
+    /// When the broker does not answer, or has nothing to give.
+    pub async fn pull_and_leave(&self, stream: &str, consumer: &str, request: &serde_json::Value) -> Vec<u8> {
+        let (subject, inbox) = (format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"), self.client.new_inbox());
+        // A message keeps its own subject, by which a request's answer would not be known.
+        let mut messages = bounded("pulling", self.client.subscribe(inbox.clone())).await;
+        bounded("pulling", self.client.publish_with_reply(subject, inbox, request.to_string().into())).await;
+        let message = bounded("pulling", async { messages.next().await.ok_or("the subscription ended") }).await;
+        assert!(message.status.is_none(), "nothing was given: {:?}", message.status);
+        message.payload.to_vec()
+    }
+
     /// Publishes into a stream and waits until it is stored.
     ///
     /// # Panics
@@ -242,6 +257,15 @@ impl Admin {
     /// When the broker does not answer.
     pub async fn consumer(&self, stream: &str, name: &str) -> serde_json::Value {
         self.ask(&format!("CONSUMER.INFO.{stream}.{name}"), &serde_json::Value::Null).await
+    }
+
+    /// Takes the pin of a consumer's group from whoever has it.
+    ///
+    /// # Panics
+    /// When the broker refuses.
+    pub async fn unpin(&self, stream: &str, name: &str, group: &str) {
+        let answer = self.ask(&format!("CONSUMER.UNPIN.{stream}.{name}"), &serde_json::json!({ "group": group })).await;
+        assert!(answer["error"].is_null(), "taking a pin away: {answer}");
     }
 
     /// Deletes a consumer.

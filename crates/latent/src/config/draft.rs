@@ -4,16 +4,17 @@ use std::path::PathBuf;
 
 use latent_bridge::BridgeManifest;
 use latent_capabilities::PoolSettings;
-use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ProviderId, ServiceName, TenantId, TopicName};
+use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ProviderId, ServiceName, StreamName, TenantId, TopicName};
 use latent_nats::triggers::{BindingDraft, TriggerConfig as NatsTriggerConfig};
 use latent_nats::{EndpointDraft, NatsConfig, RootsDraft};
 use latent_secrets::SecretName;
 
-use super::profile::PullV1;
+use super::lanes;
+use super::profile::Profile;
 use super::section::Spanned;
 use super::settings::{
-    Config, CredentialConfig, EngineConfig, EngineKind, Grant, NodeConfig, ProviderConfig, SecretsConfig, ServiceConfig, Share,
-    SharePermission, StartPosition, TopicConfig, TriggerConfig,
+    BrokerConfig, Config, CredentialConfig, EngineConfig, EngineKind, Grant, NodeConfig, ProviderConfig, SecretsConfig, ServiceConfig,
+    Share, SharePermission, StartPosition, TopicConfig, TriggerConfig,
 };
 use super::streams;
 
@@ -36,6 +37,8 @@ pub(super) struct Draft {
     pub(super) streams: Option<StreamsDraft>,
     /// The triggers that name a stream.
     pub(super) stream_triggers: Vec<StreamTriggerDraft>,
+    /// Those of them that ask for `nats-jetstream-pull-v2`.
+    pub(super) raw_triggers: Vec<RawTriggerDraft>,
 }
 
 #[derive(Debug)]
@@ -70,6 +73,23 @@ impl StreamTriggerDraft {
     pub(super) fn called(&self) -> String {
         self.id.as_ref().map_or_else(|| self.label.clone(), |id| format!("trigger {:?}", id.value))
     }
+}
+
+/// A trigger on a stream whose function is given raw events.
+#[derive(Debug)]
+pub(super) struct RawTriggerDraft {
+    /// What it has in common with a trigger on a topic; its topic is the filter.
+    pub(super) trigger: TriggerDraft,
+    /// `None` after a problem was reported.
+    pub(super) consumer: Option<RawConsumer>,
+    pub(super) at: usize,
+}
+
+/// The durable consumer that an operator named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RawConsumer {
+    pub(super) stream: StreamName,
+    pub(super) consumer: StreamName,
 }
 
 #[derive(Debug)]
@@ -138,7 +158,7 @@ pub(super) struct GrantDraft {
     pub(super) topics: Vec<Spanned<LogicalTopic>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct TriggerDraft {
     /// As people find it when the id is missing.
     pub(super) label: String,
@@ -157,10 +177,13 @@ pub(super) struct TriggerDraft {
     pub(super) start: StartPosition,
     pub(super) budget: Budget,
     pub(super) wall_time_at: usize,
-    /// That it asks for `nats-jetstream-pull-v1`, and what that has beside.
-    pub(super) profile: Option<PullV1>,
-    /// Keys that it has and that profile does not.
-    pub(super) beside_profile: Vec<(&'static str, usize)>,
+    /// What it follows where its topic is on a broker.
+    pub(super) profile: Profile,
+    /// Keys that it has and `nats-jetstream-pull-v1` does not.
+    pub(super) beside_pull_v1: Vec<(&'static str, usize)>,
+    pub(super) ack_wait_millis: Spanned<u64>,
+    pub(super) payload_ceiling_bytes: u64,
+    pub(super) budget_stands: bool,
 }
 
 impl TopicDraft {
@@ -197,7 +220,13 @@ impl TriggerDraft {
         self.id.as_ref().map_or_else(|| self.label.clone(), |id| format!("trigger {:?}", id.value))
     }
 
-    fn complete(self) -> Option<TriggerConfig> {
+    /// Where a problem of the whole trigger is told.
+    pub(super) fn at(&self) -> usize {
+        let topic = self.topic.as_ref().map(|topic| topic.at);
+        topic.or(self.id.as_ref().map(|id| id.at)).unwrap_or(self.wall_time_at)
+    }
+
+    pub(super) fn complete(self) -> Option<TriggerConfig> {
         Some(TriggerConfig {
             id: self.id?.value,
             tenant: self.tenant?.value,
@@ -220,15 +249,23 @@ impl TriggerDraft {
 impl Draft {
     /// Where a problem of all triggers of streams is told.
     pub(super) fn place_of_streams(&self) -> Option<usize> {
-        let of_topic = self.triggers.iter().find(|trigger| trigger.profile.is_some());
-        let of_topic = of_topic.map(|trigger| trigger.topic.as_ref().map_or(trigger.wall_time_at, |topic| topic.at));
+        let of_topic = self.triggers.iter().find(|trigger| trigger.profile == Profile::PullV1).map(TriggerDraft::at);
         let of_trigger = self.stream_triggers.first().map(|trigger| trigger.at).or(of_topic);
         self.streams.as_ref().map(|streams| streams.at).or(of_trigger)
     }
 
+    /// The broker behind the topics.
+    pub(super) fn broker(&self) -> Option<&BrokerConfig> {
+        match self.engine.as_ref()?.kind.as_ref()? {
+            EngineKind::Nats(broker) => Some(broker),
+            EngineKind::Embedded { .. } => None,
+        }
+    }
+
     /// The configuration. `None` only after a problem was reported.
     pub(super) fn complete(self, path: PathBuf) -> Option<Config> {
-        let streams = streams::complete(&self);
+        let (streams, lanes) = (streams::complete(&self), lanes::complete(&self)?);
+        let is_embedded = !self.is_on_nats;
         let EngineDraft { manifest, manifest_path, kind, at: _ } = self.engine?;
         Some(Config {
             path,
@@ -239,13 +276,9 @@ impl Draft {
             providers: self.providers.into_iter().map(ProviderDraft::complete).collect::<Option<_>>()?,
             topics: self.topics.into_iter().map(TopicDraft::complete).collect::<Option<_>>()?,
             services: self.services.into_iter().map(ServiceDraft::complete).collect::<Option<_>>()?,
-            triggers: self
-                .triggers
-                .into_iter()
-                .filter(|trigger| trigger.profile.is_none())
-                .map(TriggerDraft::complete)
-                .collect::<Option<_>>()?,
+            triggers: self.triggers.into_iter().filter(|_| is_embedded).map(TriggerDraft::complete).collect::<Option<_>>()?,
             streams,
+            lanes,
         })
     }
 }

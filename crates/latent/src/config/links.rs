@@ -11,7 +11,7 @@ use super::draft::{Draft, ProviderDraft, TopicDraft, TriggerDraft};
 use super::problem::{Caution, Fault};
 use super::section::{Report, Spanned, nearest};
 use super::settings::SharePermission;
-use super::streams;
+use super::{lanes, streams};
 use crate::limits;
 
 /// A caution and the byte it is about.
@@ -26,6 +26,7 @@ pub(super) fn check(report: &mut Report<'_>, draft: &Draft) -> Vec<PlacedCaution
     check_grants(report, draft);
     check_triggers(report, draft);
     streams::check(report, draft);
+    lanes::check(report, draft);
     check_bindings_sum(report, draft);
     cautions(draft)
 }
@@ -36,6 +37,7 @@ fn check_duplicates(report: &mut Report<'_>, draft: &Draft) {
     let services = draft.services.iter().filter_map(|service| service.name.as_ref()).map(|name| (name.value.as_str(), name.at));
     report.push_duplicates("service", services);
     let of_streams = draft.stream_triggers.iter().filter_map(|trigger| trigger.id.as_ref());
+    let of_streams = of_streams.chain(draft.raw_triggers.iter().filter_map(|raw| raw.trigger.id.as_ref()));
     let triggers = draft.triggers.iter().filter_map(|trigger| trigger.id.as_ref()).chain(of_streams);
     let triggers = triggers.map(|id| (id.value.as_str(), id.at));
     report.push_duplicates("trigger", triggers);
@@ -79,10 +81,6 @@ fn check_broker(report: &mut Report<'_>, draft: &Draft) {
     }
     if let Some(engine) = draft.engine.as_ref().filter(|_| !draft.secrets_stand) {
         report.push(engine.at, Fault::NoSecrets { who: "[engine]".to_owned() });
-    }
-    for trigger in draft.triggers.iter().filter(|trigger| trigger.profile.is_none()) {
-        let at = trigger.topic.as_ref().map(|topic| topic.at).or(trigger.id.as_ref().map(|id| id.at));
-        report.push(at.unwrap_or(trigger.wall_time_at), Fault::TriggerOnNats { by: trigger.called() });
     }
     for topic in draft.topics.iter().filter(|topic| !topic.shares.is_empty()) {
         if let Some(name) = &topic.name {
@@ -266,11 +264,15 @@ fn check_triggers(report: &mut Report<'_>, draft: &Draft) {
         }
         check_service_of(report, draft, &trigger.called(), trigger.service.as_ref(), trigger.tenant.as_ref());
     }
-    for trigger in &draft.stream_triggers {
-        if let Some(topic) = &trigger.dead_letter {
-            check_dead_letter_topic(report, draft, &trigger.called(), trigger.tenant.as_ref(), topic);
+    let of_values = draft.stream_triggers.iter();
+    let of_values = of_values.map(|trigger| (trigger.called(), &trigger.tenant, &trigger.service, &trigger.dead_letter));
+    let raw = draft.raw_triggers.iter().map(|raw| &raw.trigger);
+    let raw = raw.map(|trigger| (trigger.called(), &trigger.tenant, &trigger.service, &trigger.dead_letter));
+    for (by, tenant, service, dead_letter) in of_values.chain(raw) {
+        if let Some(topic) = dead_letter {
+            check_dead_letter_topic(report, draft, &by, tenant.as_ref(), topic);
         }
-        check_service_of(report, draft, &trigger.called(), trigger.service.as_ref(), trigger.tenant.as_ref());
+        check_service_of(report, draft, &by, service.as_ref(), tenant.as_ref());
     }
 }
 
@@ -354,13 +356,15 @@ fn check_bindings_sum(report: &mut Report<'_>, draft: &Draft) {
         let specs = draft.engine.iter().flat_map(|engine| &engine.manifest.topics);
         specs.filter(|spec| spec.name == topic.as_str()).map(|spec| u64::from(spec.partitions)).sum::<u64>()
     };
+    // On a broker the profiles have bounds of their own.
+    let on_embedded = draft.triggers.iter().filter(|_| !draft.is_on_nats);
     let mut total = 0;
-    for topic in draft.triggers.iter().filter_map(|trigger| trigger.topic.as_ref()) {
+    for topic in on_embedded.filter_map(|trigger| trigger.topic.as_ref()) {
         let before = total;
         total += partitions_of(&topic.value);
         // Named once, where the sum first goes above.
         if before <= limits::BINDINGS.max && total > limits::BINDINGS.max {
-            report.push(topic.at, Fault::TooManyBindings { total });
+            report.push(topic.at, Fault::TooManyBindings { total, most: limits::BINDINGS.max });
         }
     }
 }
@@ -372,7 +376,7 @@ fn cautions(draft: &Draft) -> Vec<PlacedCaution> {
             cautions.push((name.at, Caution::ShareCannotMove { topic: name.value.as_str().to_owned() }));
         }
     }
-    for trigger in &draft.triggers {
+    for trigger in draft.triggers.iter().chain(draft.raw_triggers.iter().map(|raw| &raw.trigger)) {
         let Some(id) = &trigger.id else { continue };
         let times = Times { timeout: &trigger.operation_timeout_millis, wall: trigger.budget.wall_time_millis, at: trigger.wall_time_at };
         cautions.extend(time_cautions(id.value.as_str(), &times));

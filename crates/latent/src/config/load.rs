@@ -125,16 +125,32 @@ fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: Pat
     let services = root.tables(report, "service").into_iter().map(|section| service::read(report, section, &folder, files)).collect();
     let broker_table = root.table(report, "broker");
     let streams = streams::read(report, broker_table, &folder);
-    let (mut triggers, mut stream_triggers) = (Vec::new(), Vec::new());
+    let (mut triggers, mut stream_triggers, mut raw_triggers) = (Vec::new(), Vec::new(), Vec::new());
     for section in root.tables(report, "trigger") {
-        if stream_trigger::is_meant(&section) {
+        if stream_trigger::is_meant(&section) && stream_trigger::is_raw(&section) {
+            raw_triggers.push(stream_trigger::read_raw(report, section));
+        } else if stream_trigger::is_meant(&section) {
             stream_triggers.push(stream_trigger::read(report, section));
         } else {
             triggers.push(trigger::read(report, section));
         }
     }
     root.finish(report, &[]);
-    Draft { node, is_on_nats, engine, secrets_stand, secrets, pools, providers, topics, services, triggers, streams, stream_triggers }
+    Draft {
+        node,
+        is_on_nats,
+        engine,
+        secrets_stand,
+        secrets,
+        pools,
+        providers,
+        topics,
+        services,
+        triggers,
+        streams,
+        stream_triggers,
+        raw_triggers,
+    }
 }
 
 fn folder_of(path: &Path) -> PathBuf {

@@ -76,7 +76,7 @@ pub(super) enum Fault {
     NoBroker { by: String },
     #[error("{by} reads the stream of the topic {topic:?}, which is no raw stream")]
     StreamOfTopic { by: String, topic: String },
-    #[error("triggers of tenant {tenant:?} are woken by streams and have no credential")]
+    #[error("triggers of tenant {tenant:?} are woken by a broker and have no credential there")]
     NoTriggerCredential { tenant: String, in_engine: bool },
     #[error("provider id {id:?} is the node's own")]
     ReservedProvider { id: String },
@@ -86,10 +86,6 @@ pub(super) enum Fault {
     Broker { what: String, problem: String },
     #[error("{key} in {} is no setting of kind = {:?}", named(.table), .engine.word())]
     OtherEngine { table: String, key: &'static str, engine: Engine },
-    #[error(
-        "{by} is woken by a topic on the engine nats, and profile nats-jetstream-pull-v2, which it has by default, is not built in this version"
-    )]
-    TriggerOnNats { by: String },
     #[error("its [engine] is nats, and `latent dev` has its topics in a directory, never on a broker")]
     DevOnNats,
     #[error("topic {topic:?} is shared between tenants, which the engine nats does not allow")]
@@ -105,7 +101,7 @@ pub(super) enum Fault {
     #[error("{by} is granted topic {topic:?}, which {first} and {second} could both serve")]
     AmbiguousTopic { by: String, topic: String, first: String, second: String },
     #[error("{total} bindings are configured: each trigger counts once for each partition of its topic")]
-    TooManyBindings { total: u64 },
+    TooManyBindings { total: u64, most: u64 },
     #[error("the manifest cannot be used: {0}")]
     Manifest(ManifestRefusal),
     #[error("a schema of the manifest cannot be used: {0}")]
@@ -167,7 +163,6 @@ impl Fault {
             Self::Provider { .. } => "config-provider",
             Self::Broker { .. } => "config-broker",
             Self::OtherEngine { .. } => "config-other-engine",
-            Self::TriggerOnNats { .. } => "config-trigger-on-nats",
             Self::DevOnNats => "config-dev-on-nats",
             Self::ShareOnNats { .. } => "config-share-on-nats",
             Self::SecretName { .. } => "config-secret-name",
@@ -224,7 +219,7 @@ impl Fault {
             Self::DeadLetterSchema { .. } => "park in a topic without schema_ref".to_owned(),
             Self::DeadLetterCircle { .. } => "park in a topic whose own triggers park elsewhere, or nowhere".to_owned(),
             Self::Streams { .. } | Self::NoBroker { .. } | Self::StreamOfTopic { .. } => self.next_step_of_streams(),
-            Self::NoTriggerCredential { .. } | Self::TriggerOnNats { .. } => self.next_step_of_streams(),
+            Self::NoTriggerCredential { .. } => self.next_step_of_streams(),
             Self::ReservedProvider { .. } => "choose another id".to_owned(),
             Self::Provider { .. } => "correct it; docs/publisher.md lists every setting".to_owned(),
             Self::Broker { .. } => "correct it; docs/configuration.md lists every setting of [engine]".to_owned(),
@@ -241,7 +236,7 @@ impl Fault {
             }
             Self::UnusedCredential { .. } => "remove it, or map a topic of the tenant".to_owned(),
             Self::AmbiguousTopic { .. } => "rename one of them: a topic has one provider".to_owned(),
-            Self::TooManyBindings { .. } => format!("keep the sum within {}", crate::limits::BINDINGS.max),
+            Self::TooManyBindings { most, .. } => format!("keep the sum within {most}"),
             Self::Manifest(_) => "correct the manifest, or name another one with manifest = \"bridge.yaml\" in [engine]".to_owned(),
             Self::Schema(_) => {
                 "correct the schema file or the topic's schema_ref; where the file is gone, `latent run` would use the copy that \
@@ -267,9 +262,6 @@ impl Fault {
             }
             Self::NoTriggerCredential { tenant, in_engine: false } => {
                 format!("add credentials = [{{ tenant = {tenant:?}, user = \"USER\", secret = \"NAME\" }}] to [broker]")
-            }
-            Self::TriggerOnNats { .. } => {
-                "add profile = \"nats-jetstream-pull-v1\" to it, or use kind = \"embedded\" in [engine]".to_owned()
             }
             _ => "correct it; docs/triggers.md lists every setting".to_owned(),
         }

@@ -1,18 +1,19 @@
-//! Triggers on topics of a broker that ask for `nats-jetstream-pull-v1`: one binding for each partition of the topic.
+//! What triggers on topics of a broker follow, and of those that ask for `nats-jetstream-pull-v1` one binding for each partition of the topic.
 
 use latent_bridge::nats_bus::{stream_name, subject};
+use latent_core::{BindingId, TopicName};
 use latent_nats::triggers::BindingDraft;
 
 use super::draft::{Draft, TriggerDraft};
 use super::stream_trigger::{budget_draft, deliveries};
 
-/// What only this profile has of a trigger on a topic.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PullV1 {
-    pub(super) ack_wait_millis: u64,
-    pub(super) payload_ceiling_bytes: u64,
-    /// Whether the table has a budget.
-    pub(super) budget_stands: bool,
+/// What a trigger on a topic of a broker follows. Topics of the embedded engine need none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Profile {
+    /// One event of a partition at a time.
+    PullV1,
+    /// Many, in the order of each key: what the embedded engine does, too.
+    PullV2,
 }
 
 /// The bindings of every such trigger, each with its trigger; a trigger that could not be read whole has none.
@@ -20,15 +21,28 @@ pub(super) fn bindings(draft: &Draft) -> Vec<(&TriggerDraft, BindingDraft)> {
     draft.triggers.iter().flat_map(|trigger| of_trigger(draft, trigger).into_iter().map(move |binding| (trigger, binding))).collect()
 }
 
-fn of_trigger(draft: &Draft, trigger: &TriggerDraft) -> Vec<BindingDraft> {
-    let named = trigger.profile.zip(trigger.id.as_ref()).zip(trigger.topic.as_ref()).zip(trigger.tenant.as_ref());
-    let called = trigger.service.as_ref().zip(trigger.contract.as_ref()).zip(trigger.function.as_ref());
-    let Some(((((profile, id), topic), tenant), ((service, contract), function))) = named.zip(called) else { return Vec::new() };
+/// As the manifest has it; none of a topic that is not there.
+pub(super) fn partitions_of(draft: &Draft, topic: &TopicName) -> u32 {
     let specs = draft.engine.iter().flat_map(|engine| &engine.manifest.topics);
-    let partitions = specs.filter(|spec| spec.name == topic.value.as_str()).map(|spec| spec.partitions).sum::<u32>();
+    specs.filter(|spec| spec.name == topic.as_str()).map(|spec| spec.partitions).sum()
+}
+
+/// The durable consumer of a trigger's partition, whatever profile it follows.
+pub(super) fn consumer_of(trigger: &BindingId, partition: u32) -> String {
+    format!("latent_{trigger}_p{partition}")
+}
+
+fn of_trigger(draft: &Draft, trigger: &TriggerDraft) -> Vec<BindingDraft> {
+    if trigger.profile != Profile::PullV1 {
+        return Vec::new();
+    }
+    let named = trigger.id.as_ref().zip(trigger.topic.as_ref()).zip(trigger.tenant.as_ref());
+    let called = trigger.service.as_ref().zip(trigger.contract.as_ref()).zip(trigger.function.as_ref());
+    let Some((((id, topic), tenant), ((service, contract), function))) = named.zip(called) else { return Vec::new() };
+    let partitions = partitions_of(draft, &topic.value);
     let mut budget = trigger.budget;
     let timeout = trigger.operation_timeout_millis.value;
-    if !profile.budget_stands {
+    if !trigger.budget_stands {
         budget.wall_time_millis = budget.wall_time_millis.min(timeout);
     }
     let runs = u64::from(trigger.max_deliveries);
@@ -43,7 +57,7 @@ fn of_trigger(draft: &Draft, trigger: &TriggerDraft) -> Vec<BindingDraft> {
         function: Some(function.to_string()),
         route: None,
         stream: Some(stream_name(topic.value.as_str())),
-        consumer: Some(format!("latent_{}_p{partition}", id.value)),
+        consumer: Some(consumer_of(&id.value, partition)),
         filter: Some(subject(topic.value.as_str(), partition)),
         input: Some("event".to_owned()),
         topic: Some(topic.value.to_string()),
@@ -51,9 +65,9 @@ fn of_trigger(draft: &Draft, trigger: &TriggerDraft) -> Vec<BindingDraft> {
         max_deliver: Some(deliveries(runs, dead_letter.is_some())),
         max_deliveries: Some(runs),
         dead_letter: dead_letter.clone(),
-        payload_ceiling_bytes: Some(profile.payload_ceiling_bytes),
+        payload_ceiling_bytes: Some(trigger.payload_ceiling_bytes),
         operation_timeout_millis: Some(timeout),
-        ack_wait_millis: Some(profile.ack_wait_millis),
+        ack_wait_millis: Some(trigger.ack_wait_millis.value),
         nak_delay_millis: Some(trigger.retry_delay_millis.value),
         budget: Some(budget_draft(&budget)),
     };

@@ -34,7 +34,8 @@ const SETTINGS: &[&str] = &[
 /// Reads one provider, and the files it names.
 pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>, folder: &Path) -> ProviderDraft {
     let id = section.required_name(report, "id", "id = \"orders\"", ProviderId::parse);
-    let reserved = [crate::limits::TOPICS_PROVIDER, crate::limits::TRIGGERS_PROVIDER];
+    let [first, second] = crate::limits::LANES_PROVIDERS;
+    let reserved = [crate::limits::TOPICS_PROVIDER, crate::limits::TRIGGERS_PROVIDER, first, second];
     if let Some(id) = id.as_ref().filter(|id| reserved.contains(&id.value.as_str())) {
         report.push(id.at, Fault::ReservedProvider { id: id.value.to_string() });
     }

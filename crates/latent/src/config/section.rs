@@ -301,6 +301,11 @@ impl<'d> Section<'d> {
         self.table.get(key).is_some_and(|item| !item.is_none())
     }
 
+    /// Whether a key is exactly this text. It is not asked for yet.
+    pub(super) fn says(&self, key: &str, text: &str) -> bool {
+        self.table.get(key).and_then(|item| item.as_str()) == Some(text)
+    }
+
     /// Refuses keys of later versions by name, so that nobody believes they work.
     pub(super) fn refuse_later(&mut self, report: &mut Report<'_>, keys: &[(&'static str, &'static str)]) {
         for (key, instead) in keys {

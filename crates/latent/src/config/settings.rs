@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use latent_bridge::BridgeManifest;
 use latent_capabilities::PoolSettings;
 use latent_core::{BindingId, Budget, ContractName, FunctionName, LogicalTopic, ProviderId, ServiceName, TenantId, TopicName};
+use latent_nats::lanes::LaneBinding;
 use latent_nats::{NatsConfig, Peer};
 use latent_secrets::SecretName;
 
@@ -31,10 +32,12 @@ pub(crate) struct Config {
     pub(crate) topics: Vec<TopicConfig>,
     /// `[[service]]`, in the order of the file, names unique.
     pub(crate) services: Vec<ServiceConfig>,
-    /// `[[trigger]]` on topics, in the order of the file, ids unique.
+    /// `[[trigger]]` on topics of the embedded engine, in the order of the file, ids unique.
     pub(crate) triggers: Vec<TriggerConfig>,
-    /// `[[trigger]]` on streams, with the broker that has them; `None`: there are none.
+    /// The triggers that follow `nats-jetstream-pull-v1`, with the broker that wakes them; `None`: there are none.
     pub(crate) streams: Option<StreamsConfig>,
+    /// Those that follow `nats-jetstream-pull-v2`: at most one for each broker, none of them empty.
+    pub(crate) lanes: Vec<LanesConfig>,
 }
 
 impl Config {
@@ -42,12 +45,22 @@ impl Config {
     pub(crate) fn trigger_count(&self) -> usize {
         let of_streams =
             self.streams.iter().flat_map(|streams| streams.triggers.bindings()).map(latent_nats::triggers::TriggerBinding::trigger);
-        self.triggers.len() + of_streams.collect::<std::collections::BTreeSet<_>>().len()
+        self.triggers.len() + of_streams.collect::<std::collections::BTreeSet<_>>().len() + self.lane_triggers().count()
+    }
+
+    /// Those that follow `nats-jetstream-pull-v2`.
+    pub(crate) fn lane_triggers(&self) -> impl Iterator<Item = &LaneTrigger> {
+        self.lanes.iter().flat_map(|lanes| &lanes.triggers)
+    }
+
+    /// Each trigger that the delivery cycle runs, wherever its events are.
+    pub(crate) fn cycle_triggers(&self) -> impl Iterator<Item = &TriggerConfig> {
+        self.triggers.iter().chain(self.lane_triggers().map(|lane| &lane.trigger))
     }
 
     /// The dead-letter topics of all triggers, some of them named twice.
     pub(crate) fn dead_letter_topics(&self) -> impl Iterator<Item = &TopicName> {
-        let of_topics = self.triggers.iter().filter_map(|trigger| trigger.dead_letter.as_ref());
+        let of_topics = self.cycle_triggers().filter_map(|trigger| trigger.dead_letter.as_ref());
         let of_streams = self.streams.iter().flat_map(|streams| streams.triggers.bindings());
         of_topics.chain(of_streams.filter_map(|binding| binding.dead_letter()))
     }
@@ -122,7 +135,45 @@ pub(crate) struct BrokerConfig {
     pub(crate) trigger_credentials: BTreeMap<TenantId, BrokerUser>,
 }
 
-/// The triggers that streams of a broker wake.
+/// The triggers of one broker that follow `nats-jetstream-pull-v2`.
+#[derive(Debug, Clone)]
+pub(crate) struct LanesConfig {
+    /// What is installed: the lanes of each trigger, one trigger after the other.
+    pub(crate) installed: latent_nats::lanes::LanesConfig,
+    /// In the order of the file, those on topics first.
+    pub(crate) triggers: Vec<LaneTrigger>,
+    /// One for each tenant that has such triggers.
+    pub(crate) credentials: Vec<CredentialConfig>,
+}
+
+impl LanesConfig {
+    /// Each trigger with its lanes.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = (&LaneTrigger, &LaneBinding)> {
+        let triggers = self.triggers.iter().flat_map(|trigger| std::iter::repeat_n(trigger, trigger.partitions as usize));
+        triggers.zip(self.installed.lanes())
+    }
+}
+
+/// The same is installed for the same triggers, and who they are on the broker is the same.
+impl PartialEq for LanesConfig {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { installed, triggers, credentials } = self;
+        installed.digest() == other.installed.digest() && *triggers == other.triggers && *credentials == other.credentials
+    }
+}
+
+/// A trigger that follows `nats-jetstream-pull-v2`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LaneTrigger {
+    /// What it wakes, and how often. Its topic is the filter where it reads a stream.
+    pub(crate) trigger: TriggerConfig,
+    /// Largest payload of an event.
+    pub(crate) payload_ceiling_bytes: u64,
+    /// Partitions, each of which has a lane.
+    pub(crate) partitions: u32,
+}
+
+/// The triggers that streams of a broker wake one message at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StreamsConfig {
     /// What is installed.

@@ -1,15 +1,17 @@
-//! A `[[trigger]]` that is woken by a durable consumer of a stream, not by a topic (profile `nats-jetstream-pull-v1`).
+//! A `[[trigger]]` that is woken by a durable consumer of a stream, not by a topic: by `nats-jetstream-pull-v1`, whose function is given the
+//! payload as its arguments, or by `nats-jetstream-pull-v2`, whose function is given raw events.
 
-use latent_core::{BindingId, Budget, ServiceName, TenantId, TopicName};
+use latent_core::{BindingId, Budget, ServiceName, StreamName, TenantId, TopicName};
 use latent_nats::triggers::{BindingDraft, BudgetDraft, limits};
 
-use super::draft::StreamTriggerDraft;
+use super::draft::{RawConsumer, RawTriggerDraft, StreamTriggerDraft};
 use super::problem::Fault;
+use super::profile::Profile;
 use super::section::{Report, Section, nearest};
-use super::trigger::read_budget;
+use super::trigger::{Names, PULL_V2, read_budget, read_common};
 
-const PROFILES: &[&str] = &[latent_nats::triggers::PROFILE];
-const INPUTS: &[&str] = &["wit-values"];
+const PROFILES: &[&str] = &[latent_nats::triggers::PROFILE, PULL_V2];
+const INPUTS: &[&str] = &["wit-values", "raw-event"];
 /// Any of them makes a trigger one of a stream.
 const OF_STREAMS: &[&str] = &["stream", "consumer", "filter"];
 /// What only triggers of topics have.
@@ -23,6 +25,34 @@ pub(super) const fn deliveries(runs: u64, parks: bool) -> u64 {
 pub(super) fn is_meant(section: &Section<'_>) -> bool {
     OF_STREAMS.iter().any(|key| section.is_present(key))
 }
+
+/// Whether such a table asks for raw events.
+pub(super) fn is_raw(section: &Section<'_>) -> bool {
+    section.says("profile", PULL_V2)
+}
+
+/// A trigger on a stream by `nats-jetstream-pull-v2`.
+pub(super) fn read_raw(report: &mut Report<'_>, mut section: Section<'_>) -> RawTriggerDraft {
+    if section.is_present("topic") {
+        report.push(section.place_of("topic"), Fault::Exclusive { table: section.label().to_owned(), first: "stream", second: "topic" });
+    }
+    let names = Names::read(report, &mut section);
+    section.pass_over(["topic", "profile"]);
+    if let Some(input) = section.text(report, "input").filter(|input| input.value != "raw-event") {
+        let (table, nearest) = (section.label().to_owned(), nearest(input.value, [RAW_INPUT].into_iter()));
+        report.push(input.at, Fault::Choice { table, key: "input", found: input.value.to_owned(), allowed: &[RAW_INPUT], nearest });
+    }
+    let at = section.place_of("stream");
+    let stream = section.required_name(report, "stream", "stream = \"ORDERS\"", StreamName::parse);
+    let consumer =
+        section.required_name(report, "consumer", "consumer = \"intake\", the durable consumer of the stream", StreamName::parse);
+    // What a function is given names its subject as a topic, and so does its dead letter.
+    let filter = section.required_name(report, "filter", "filter = \"orders.new\", the consumer's one subject", TopicName::parse);
+    let consumer = stream.zip(consumer).map(|(stream, consumer)| RawConsumer { stream: stream.value, consumer: consumer.value });
+    RawTriggerDraft { trigger: read_common(report, section, (names, filter), Profile::PullV2), consumer, at }
+}
+
+const RAW_INPUT: &str = "raw-event";
 
 pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> StreamTriggerDraft {
     let before = report.problems.len();
@@ -41,8 +71,8 @@ pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> StreamT
     let function = text("function", "function = \"take\", the function of it");
     let (route, principal) = (section.text(report, "route"), section.text(report, "principal"));
     let (route, principal) = (route.map(|route| route.value.to_owned()), principal.map(|principal| principal.value.to_owned()));
-    read_choice(report, &mut section, "profile", PROFILES, "a trigger of a stream follows nats-jetstream-pull-v1");
-    read_choice(report, &mut section, "input", INPUTS, "a stream gives its function the payload as arguments, wit-values");
+    read_choice(report, &mut section, "profile", PROFILES);
+    read_choice(report, &mut section, "input", INPUTS);
     let dead_letter = section.name(report, "dead_letter", TopicName::parse);
     let max_deliveries = section.integer_or_default(report, "max_deliveries", &limits::MAX_DELIVER);
     let nak_delay = section.integer_or_default(report, "retry_delay_millis", &limits::NAK_DELAY_MILLIS);
@@ -95,20 +125,15 @@ pub(super) fn budget_draft(budget: &Budget) -> BudgetDraft {
     }
 }
 
-/// A key that may say what is so anyway. What other triggers know, or will, is not built here.
-fn read_choice(
-    report: &mut Report<'_>,
-    section: &mut Section<'_>,
-    key: &'static str,
-    allowed: &'static [&'static str],
-    instead: &'static str,
-) {
+/// A key that may say what is so anyway.
+fn read_choice(report: &mut Report<'_>, section: &mut Section<'_>, key: &'static str, allowed: &'static [&'static str]) {
     let Some(found) = section.text(report, key) else { return };
     let table = section.label().to_owned();
     match found.value {
-        value if allowed.contains(&value) => {}
-        "nats-jetstream-pull-v2" | "raw-event" | "event" => {
-            report.push(found.at, Fault::NotBuilt { table, setting: format!("{key} = {:?}", found.value), instead });
+        "wit-values" | latent_nats::triggers::PROFILE if allowed.contains(&found.value) => {}
+        RAW_INPUT if allowed.contains(&RAW_INPUT) => {
+            let problem = format!("input = {RAW_INPUT:?} is given by profile = {PULL_V2:?}; add that");
+            report.push(found.at, Fault::Streams { what: table, problem });
         }
         value => {
             let nearest = nearest(value, allowed.iter().copied());

@@ -2,7 +2,7 @@
 //!
 //! Without `[broker]` the streams are those of the broker behind the topics, where that is one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use latent_core::TenantId;
@@ -10,11 +10,12 @@ use latent_nats::triggers::{BindingProblem, TriggerConfig, TriggerDraft, limits}
 use latent_nats::{ConfigError, EndpointDraft, Peer, RootsDraft};
 
 use super::draft::{CredentialDraft, Draft, StreamsDraft};
+use super::lanes;
 use super::problem::Fault;
-use super::profile;
+use super::profile::{self, Profile};
 use super::provider::{key_of, read_bounded, read_credential, read_root, told};
 use super::section::{Report, Section};
-use super::settings::{CredentialConfig, EngineKind, StreamsConfig};
+use super::settings::{BrokerConfig, BrokerUser, CredentialConfig, StreamsConfig};
 
 /// What stands in the table or in the file that `settings` names, and not in both.
 const SETTINGS: &[&str] = &["address", "allow_non_public_peer", "server_name", "public_roots", "roots", "poll_interval_millis"];
@@ -81,16 +82,18 @@ fn read_peer(report: &mut Report<'_>, section: &mut Section<'_>, folder: &Path) 
 pub(super) fn check(report: &mut Report<'_>, draft: &Draft) {
     check_profiles(report, draft);
     if let Some(streams) = draft.streams.as_ref().filter(|streams| streams.file.is_some()) {
-        for trigger in &draft.stream_triggers {
-            let fault = Fault::Exclusive { table: trigger.called(), first: "settings of [broker]", second: "stream" };
-            report.push(trigger.at, fault);
+        let raw = draft.raw_triggers.iter().map(|raw| (raw.at, raw.trigger.called()));
+        for (at, table) in draft.stream_triggers.iter().map(|trigger| (trigger.at, trigger.called())).chain(raw) {
+            report.push(at, Fault::Exclusive { table, first: "settings of [broker]", second: "stream" });
         }
         check_names(report, draft, streams);
     }
-    if let (Some(trigger), false, None) = (draft.stream_triggers.first(), draft.is_on_nats, &draft.streams) {
-        report.push(trigger.at, Fault::NoBroker { by: trigger.called() });
+    let raw = draft.raw_triggers.first().map(|raw| (raw.at, raw.trigger.called()));
+    let first = draft.stream_triggers.first().map(|trigger| (trigger.at, trigger.called())).or(raw);
+    if let (Some((at, by)), false, None) = (&first, draft.is_on_nats, &draft.streams) {
+        report.push(*at, Fault::NoBroker { by: by.clone() });
     }
-    let wakes = !draft.stream_triggers.is_empty() || draft.streams.as_ref().is_some_and(|streams| streams.file.is_some());
+    let wakes = first.is_some() || draft.streams.as_ref().is_some_and(|streams| streams.file.is_some());
     // Who has no broker has no credentials either; of the engine's broker its own table says it.
     if let Some(at) = draft.streams.as_ref().map(|streams| streams.at).filter(|_| wakes && !draft.secrets_stand) {
         report.push(at, Fault::NoSecrets { who: "[broker]".to_owned() });
@@ -102,13 +105,13 @@ pub(super) fn check(report: &mut Report<'_>, draft: &Draft) {
     check_credentials(report, draft);
 }
 
-/// A trigger on a topic that asks for the profile: of a topic on the broker of `[engine]`, and with what the profile has.
+/// A trigger on a topic that asks for `nats-jetstream-pull-v1`: of a topic on the broker of `[engine]`, and with what the profile has.
 fn check_profiles(report: &mut Report<'_>, draft: &Draft) {
-    for trigger in draft.triggers.iter().filter(|trigger| trigger.profile.is_some()) {
-        let at = trigger.topic.as_ref().map_or(trigger.wall_time_at, |topic| topic.at);
+    for trigger in draft.triggers.iter().filter(|trigger| trigger.profile == Profile::PullV1) {
+        let at = trigger.at();
         let wrong = |problem: &str| Fault::Streams { what: trigger.called(), problem: problem.to_owned() };
         if !draft.is_on_nats {
-            report.push(at, wrong("profile is for topics on a broker; with kind = \"embedded\" leave it out"));
+            report.push(at, wrong("this profile is for topics on a broker; with kind = \"embedded\" leave it out"));
         } else if draft.streams.is_some() {
             report.push(
                 at,
@@ -117,7 +120,7 @@ fn check_profiles(report: &mut Report<'_>, draft: &Draft) {
                 ),
             );
         }
-        for (key, at) in &trigger.beside_profile {
+        for (key, at) in &trigger.beside_pull_v1 {
             report.push(
                 *at,
                 wrong(&format!("{key} is nothing of this profile, which handles one event at a time from the earliest on; remove it")),
@@ -154,32 +157,50 @@ fn check_filters(report: &mut Report<'_>, draft: &Draft) {
     let is_of = |spec: &latent_bridge::TopicSpec, filter: &str| {
         (0..spec.partitions).any(|partition| filter == latent_bridge::nats_bus::subject(&spec.name, partition))
     };
-    for trigger in &draft.stream_triggers {
-        let Some(filter) = trigger.binding.as_ref().and_then(|binding| binding.filter.as_deref()) else { continue };
+    let of_values = draft.stream_triggers.iter().filter_map(|trigger| {
+        let filter = trigger.binding.as_ref()?.filter.as_deref()?;
+        Some((filter, trigger.at, trigger.called()))
+    });
+    let raw = draft.raw_triggers.iter().filter_map(|raw| Some((raw.trigger.topic.as_ref()?.value.as_str(), raw.at, raw.trigger.called())));
+    for (filter, at, by) in of_values.chain(raw) {
         if let Some(spec) = engine.manifest.topics.iter().find(|spec| is_of(spec, filter)) {
-            report.push(trigger.at, Fault::StreamOfTopic { by: trigger.called(), topic: spec.name.to_string() });
+            report.push(at, Fault::StreamOfTopic { by, topic: spec.name.to_string() });
         }
     }
 }
 
+/// Every tenant with triggers has a credential where they are, and on `[broker]` nobody else.
 fn check_credentials(report: &mut Report<'_>, draft: &Draft) {
-    let Ok(Some(config)) = build(draft) else { return };
-    let Some(at) = draft.place_of_streams() else { return };
-    let given: Vec<&TenantId> = match (&draft.streams, broker_of(draft)) {
-        (Some(streams), _) => streams.credentials.iter().filter_map(|credential| Some(&credential.tenant.as_ref()?.value)).collect(),
-        (None, Some(broker)) => broker.trigger_credentials.keys().collect(),
-        (None, None) => return,
+    // What is wrong with the configuration itself was reported.
+    let Ok(built) = build(draft) else { return };
+    let of_values: Vec<_> = built.iter().flat_map(TriggerConfig::tenants).collect();
+    let needed = |of_streams: bool| {
+        let of_values = of_values.iter().copied().filter(|_| draft.streams.is_some() == of_streams);
+        let place = draft.place_of_streams().unwrap_or_default();
+        let mut needed: BTreeMap<_, _> = of_values.map(|tenant| (tenant, place)).collect();
+        lanes::tenants(draft, of_streams).into_iter().for_each(|(tenant, at)| _ = needed.entry(tenant).or_insert(at));
+        needed
     };
-    for tenant in config.tenants().iter().filter(|tenant| !given.contains(tenant)) {
-        report.push(at, Fault::NoTriggerCredential { tenant: tenant.to_string(), in_engine: draft.streams.is_none() });
+    if let Some(broker) = draft.broker() {
+        for (tenant, at) in needed(false).into_iter().filter(|(tenant, _)| !broker.trigger_credentials.contains_key(*tenant)) {
+            report.push(at, Fault::NoTriggerCredential { tenant: tenant.to_string(), in_engine: true });
+        }
     }
+    let Some(streams) = &draft.streams else { return };
+    let needed = needed(true);
+    let given: Vec<&TenantId> = streams.credentials.iter().filter_map(|credential| Some(&credential.tenant.as_ref()?.value)).collect();
+    for tenant in needed.keys().filter(|tenant| !given.contains(tenant)) {
+        report.push(streams.at, Fault::NoTriggerCredential { tenant: tenant.to_string(), in_engine: false });
+    }
+    // A peer that could not be read keeps nobody's triggers from being known.
+    let knows_all = built.is_some() || draft.stream_triggers.is_empty();
     let mut seen = BTreeSet::new();
-    for credential in draft.streams.iter().flat_map(|streams| &streams.credentials) {
+    for credential in streams.credentials.iter().filter(|_| knows_all && !needed.is_empty()) {
         if let Some(tenant) = credential.tenant.as_ref().filter(|tenant| !seen.insert(&tenant.value)) {
             let problem = format!("tenant {} has another one above; a tenant has one", tenant.value);
             report.push(tenant.at, Fault::Provider { what: "this credential of [broker]".to_owned(), problem });
         }
-        if let Some(unused) = credential.tenant.as_ref().filter(|tenant| !config.tenants().contains(&tenant.value)) {
+        if let Some(unused) = credential.tenant.as_ref().filter(|tenant| !needed.contains_key(&tenant.value)) {
             report.push(unused.at, Fault::UnusedCredential { provider: "[broker]".to_owned(), tenant: unused.value.to_string() });
         }
     }
@@ -215,19 +236,12 @@ fn build(draft: &Draft) -> Result<Option<TriggerConfig>, Box<Refused>> {
 fn endpoint_of(draft: &Draft) -> Option<(EndpointDraft, RootsDraft)> {
     match &draft.streams {
         Some(streams) => streams.broker.clone(),
-        None => broker_of(draft).map(|broker| drafts_of(&broker.peer)),
-    }
-}
-
-fn broker_of(draft: &Draft) -> Option<&super::settings::BrokerConfig> {
-    match draft.engine.as_ref()?.kind.as_ref()? {
-        EngineKind::Nats(broker) => Some(broker),
-        EngineKind::Embedded { .. } => None,
+        None => draft.broker().map(|broker| drafts_of(&broker.peer)),
     }
 }
 
 /// The same peer as it is written. It was allowed where it was checked.
-fn drafts_of(peer: &Peer) -> (EndpointDraft, RootsDraft) {
+pub(super) fn drafts_of(peer: &Peer) -> (EndpointDraft, RootsDraft) {
     use base64::Engine as _;
     let address = peer.address().to_string();
     let endpoint = EndpointDraft {
@@ -258,7 +272,7 @@ fn whose(draft: &Draft, index: usize) -> Option<(usize, String)> {
     }
     let of_topics = profile::bindings(draft);
     let (trigger, _) = of_topics.get(index.checked_sub(draft.stream_triggers.len())?)?;
-    Some((trigger.topic.as_ref().map_or(trigger.wall_time_at, |topic| topic.at), trigger.called()))
+    Some((trigger.at(), trigger.called()))
 }
 
 /// The problem in the words of this file's keys.
@@ -290,19 +304,23 @@ pub(super) fn complete(draft: &Draft) -> Option<StreamsConfig> {
     let credentials = match &draft.streams {
         Some(streams) => streams.credentials.iter().filter_map(credential_of).collect(),
         None => {
-            let of_engine = |(tenant, user): (&TenantId, &super::settings::BrokerUser)| CredentialConfig {
-                tenant: tenant.clone(),
-                user: Some(user.user.clone()),
-                secret: user.secret.clone(),
-            };
-            let given = broker_of(draft).into_iter().flat_map(|broker| &broker.trigger_credentials);
-            given.filter(|(tenant, _)| triggers.tenants().contains(tenant)).map(of_engine).collect()
+            let given = draft.broker().into_iter().flat_map(credentials_of_engine);
+            given.filter(|credential| triggers.tenants().contains(&credential.tenant)).collect()
         }
     };
     Some(StreamsConfig { triggers, credentials })
 }
 
-fn credential_of(draft: &CredentialDraft) -> Option<CredentialConfig> {
+/// Those of `[engine]`.
+pub(super) fn credentials_of_engine(broker: &BrokerConfig) -> impl Iterator<Item = CredentialConfig> {
+    broker.trigger_credentials.iter().map(|(tenant, BrokerUser { user, secret })| CredentialConfig {
+        tenant: tenant.clone(),
+        user: Some(user.clone()),
+        secret: secret.clone(),
+    })
+}
+
+pub(super) fn credential_of(draft: &CredentialDraft) -> Option<CredentialConfig> {
     let (tenant, secret) = (draft.tenant.as_ref()?, draft.secret.as_ref()?);
     Some(CredentialConfig { tenant: tenant.value.clone(), user: draft.user.clone(), secret: secret.value.clone() })
 }

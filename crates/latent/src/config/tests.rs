@@ -10,6 +10,7 @@ use super::settings::{EngineKind, KeySource, SecretsConfig, SharePermission, Sta
 use super::*;
 
 mod broker;
+mod lanes;
 
 const MANIFEST: &str = "\
 manifest_version: 1
@@ -94,8 +95,8 @@ fn the_example_is_read_with_every_default() {
     let folder = folder();
     let loaded = parse(&folder.path, EXAMPLE, NamedFiles::MustExist).unwrap();
     assert_eq!(loaded.warnings, []);
-    let Config { path, node, engine, secrets, pools, providers, topics, services, triggers, streams } = loaded.config;
-    assert_eq!(streams, None);
+    let Config { path, node, engine, secrets, pools, providers, topics, services, triggers, streams, lanes } = loaded.config;
+    assert!(streams.is_none() && lanes.is_empty());
     assert_eq!((secrets, pools, providers), (None, latent_capabilities::PoolSettings::default(), Vec::new()));
     let base = folder.path.parent().unwrap();
     assert_eq!(path, folder.path);

@@ -1,12 +1,12 @@
-//! `[[trigger]]` on a topic, and the budget that every trigger has.
+//! `[[trigger]]` on a topic, and on a stream what it has in common with that; and the budget that every trigger has.
 
-use latent_core::{BindingId, Budget, ContractName, FunctionName, ServiceName, TenantId, TopicName, limits as core_limits};
+use latent_core::{BindingId, Budget, ContractName, FunctionName, Limit, ServiceName, TenantId, TopicName, limits as core_limits};
 use latent_nats::triggers::limits as pull_limits;
 use latent_node::delivery::limits;
 
 use super::draft::TriggerDraft;
 use super::problem::Fault;
-use super::profile::PullV1;
+use super::profile::Profile;
 use super::section::{Report, Section, Spanned, nearest};
 use super::settings::StartPosition;
 
@@ -15,37 +15,67 @@ const FUNCTION: &str = "handle";
 const STARTS: &[&str] = &["earliest", "latest"];
 const INPUTS: &[&str] = &["event", "wit-values", "raw-event"];
 
-/// The profiles of triggers on topics. Topics of the embedded engine need none.
-const PROFILES: &[&str] = &[latent_nats::triggers::PROFILE];
-/// What only that profile has.
-const OF_PULL_V1: &[(&str, &str)] = &[("ack_wait_millis", ""), ("payload_ceiling_bytes", "")];
+/// The profiles of triggers on topics.
+const PROFILES: &[&str] = &[PULL_V2, latent_nats::triggers::PROFILE];
+/// What triggers on topics follow unless they ask for another one.
+pub(super) const PULL_V2: &str = "nats-jetstream-pull-v2";
 const LATER: &[(&str, &str)] =
     &[("route", "remove it; the service's one component is run"), ("principal", "remove it; the principal is trigger:<id>")];
 const LATER_IN_BUDGET: &[(&str, &str)] =
     &[("child_calls", "remove it; nothing offers calls to other services yet"), ("effect_count", "remove it; it is reserved")];
 
+/// A trigger on a topic. Its keys are the same on either engine, so that a topic can move.
 pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> TriggerDraft {
-    let id = section.required_name(report, "id", "id = \"triage-github\"", BindingId::parse);
-    let tenant = section.required_name(report, "tenant", "tenant = \"acme\"", TenantId::parse);
-    let service = section.required_name(report, "service", "service = \"triage\"", ServiceName::parse);
+    let names = Names::read(report, &mut section);
     let topic = section.required_name(report, "topic", "topic = \"github.events\"", TopicName::parse);
+    read_input(report, &mut section);
+    let profile = read_profile(report, &mut section);
+    read_common(report, section, (names, topic), profile)
+}
+
+/// What every trigger has first.
+pub(super) struct Names {
+    id: Option<Spanned<BindingId>>,
+    tenant: Option<Spanned<TenantId>>,
+    service: Option<Spanned<ServiceName>>,
+}
+
+impl Names {
+    pub(super) fn read(report: &mut Report<'_>, section: &mut Section<'_>) -> Self {
+        Self {
+            id: section.required_name(report, "id", "id = \"triage-github\"", BindingId::parse),
+            tenant: section.required_name(report, "tenant", "tenant = \"acme\"", TenantId::parse),
+            service: section.required_name(report, "service", "service = \"triage\"", ServiceName::parse),
+        }
+    }
+}
+
+/// What every trigger has that the delivery cycle runs, with the topic that its events are given with.
+pub(super) fn read_common(
+    report: &mut Report<'_>,
+    mut section: Section<'_>,
+    (Names { id, tenant, service }, topic): (Names, Option<Spanned<TopicName>>),
+    profile: Profile,
+) -> TriggerDraft {
     let dead_letter = section.name(report, "dead_letter", TopicName::parse);
     let contract = name_or(report, &mut section, "contract", CONTRACT, ContractName::parse);
     let function = name_or(report, &mut section, "function", FUNCTION, FunctionName::parse);
-    read_input(report, &mut section);
     let max_deliveries = small(section.integer_or_default(report, "max_deliveries", &limits::DELIVERIES));
     let max_in_flight = small(section.integer_or_default(report, "max_in_flight", &limits::IN_FLIGHT));
     let retry_delay_millis = section.integer_or_default(report, "retry_delay_millis", &limits::RETRY_DELAY_MILLIS);
     let retry_delay_max_millis = longest_delay(report, &mut section, retry_delay_millis.value);
     let operation_timeout_millis = section.integer_or_default(report, "operation_timeout_millis", &limits::OPERATION_TIMEOUT_MILLIS);
-    let beside_profile = ["max_in_flight", "retry_delay_max_millis", "start"].into_iter().filter(|key| section.is_present(key));
-    let beside_profile = beside_profile.map(|key| (key, section.place_of(key))).collect();
+    let beside_pull_v1 = ["max_in_flight", "retry_delay_max_millis", "start"].into_iter().filter(|key| section.is_present(key));
+    let beside_pull_v1 = beside_pull_v1.map(|key| (key, section.place_of(key))).collect();
     let start = read_start(report, &mut section);
-    let profile = read_profile(report, &mut section);
+    let of_consumer = consumer_limits(profile);
+    let ack_wait_millis = section.integer_or_default(report, "ack_wait_millis", of_consumer.0);
+    let payload_ceiling_bytes = section.integer_or_default(report, "payload_ceiling_bytes", of_consumer.1).value;
+    let budget_stands = section.is_present("budget");
     let (budget, wall_time_at) = read_budget(report, &mut section);
     section.refuse_later(report, LATER);
     let label = section.label().to_owned();
-    section.finish(report, if profile.is_some() { LATER } else { OF_PULL_V1 });
+    section.finish(report, LATER);
     TriggerDraft {
         label,
         id,
@@ -64,31 +94,29 @@ pub(super) fn read(report: &mut Report<'_>, mut section: Section<'_>) -> Trigger
         budget,
         wall_time_at,
         profile,
-        beside_profile,
+        beside_pull_v1,
+        ack_wait_millis,
+        payload_ceiling_bytes,
+        budget_stands,
     }
 }
 
-/// The profile, with the keys that it alone has.
-fn read_profile(report: &mut Report<'_>, section: &mut Section<'_>) -> Option<PullV1> {
-    let profile = section.text(report, "profile")?;
-    match profile.value {
-        latent_nats::triggers::PROFILE => {}
-        "nats-jetstream-pull-v2" => {
-            let (table, setting) = (section.label().to_owned(), format!("profile = {:?}", profile.value));
-            let instead = "use profile = \"nats-jetstream-pull-v1\"";
-            report.push(profile.at, Fault::NotBuilt { table, setting, instead });
-            return None;
-        }
-        _ => {
-            choice(report, section, "profile", &profile, PROFILES);
-            return None;
-        }
+/// How long a broker waits for a settlement, and how large a message may be.
+const fn consumer_limits(profile: Profile) -> (&'static Limit, &'static Limit) {
+    match profile {
+        Profile::PullV1 => (&pull_limits::ACK_WAIT_MILLIS, &pull_limits::PAYLOAD_CEILING_BYTES),
+        Profile::PullV2 => (&limits::ACK_WAIT_MILLIS, &core_limits::EVENT_BYTES),
     }
-    Some(PullV1 {
-        ack_wait_millis: section.integer_or_default(report, "ack_wait_millis", &pull_limits::ACK_WAIT_MILLIS).value,
-        payload_ceiling_bytes: section.integer_or_default(report, "payload_ceiling_bytes", &pull_limits::PAYLOAD_CEILING_BYTES).value,
-        budget_stands: section.is_present("budget"),
-    })
+}
+
+fn read_profile(report: &mut Report<'_>, section: &mut Section<'_>) -> Profile {
+    let Some(profile) = section.text(report, "profile") else { return Profile::PullV2 };
+    match profile.value {
+        PULL_V2 => {}
+        latent_nats::triggers::PROFILE => return Profile::PullV1,
+        _ => choice(report, section, "profile", &profile, PROFILES),
+    }
+    Profile::PullV2
 }
 
 /// The longest delay: as configured, else its default, raised to the first delay where that alone was configured longer.
@@ -114,7 +142,13 @@ fn name_or<T>(
     if section.is_present(key) { section.name(report, key, parse).map(|name| name.value) } else { parse(default).ok() }
 }
 
-fn choice(report: &mut Report<'_>, section: &Section<'_>, key: &'static str, found: &Spanned<&str>, allowed: &'static [&'static str]) {
+pub(super) fn choice(
+    report: &mut Report<'_>,
+    section: &Section<'_>,
+    key: &'static str,
+    found: &Spanned<&str>,
+    allowed: &'static [&'static str],
+) {
     let nearest = nearest(found.value, allowed.iter().copied());
     let fault = Fault::Choice { table: section.label().to_owned(), key, found: found.value.to_owned(), allowed, nearest };
     report.push(found.at, fault);
@@ -128,7 +162,7 @@ fn read_input(report: &mut Report<'_>, section: &mut Section<'_>) {
             let fault = Fault::NotBuilt {
                 table: section.label().to_owned(),
                 setting: format!("input = {:?}", input.value),
-                instead: "remove it, or use input = \"event\"; a trigger on a stream gives wit-values",
+                instead: "remove it, or use input = \"event\"; only a trigger on a stream is given something else",
             };
             report.push(input.at, fault);
         }

@@ -59,6 +59,8 @@ pub(crate) enum EventWord {
     Expired,
     /// The trigger is not configured any more.
     Removed,
+    /// A broker has it: it hands it out, or has seen it settled.
+    OnBroker,
 }
 
 /// One trigger and one event.
@@ -82,6 +84,11 @@ pub(crate) struct TriggerEvent {
 }
 
 impl TriggerEvent {
+    /// Of a trigger that a broker wakes, where nothing of the event is at hand.
+    pub(crate) fn on_broker(id: String, attempts_max: u32, dead_letter_topic: Option<String>) -> Self {
+        Self { id, state: EventWord::OnBroker, reason: None, attempts: 0, attempts_max, next_attempt_at: None, dead_letter_topic }
+    }
+
     /// As the driver tells it.
     pub(crate) fn of(status: EventStatus, dead_letter_topic: Option<String>) -> Self {
         let (state, reason) = match status.state {

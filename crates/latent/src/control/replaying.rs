@@ -17,6 +17,9 @@ use crate::limits;
 pub(crate) struct ReplayOrder {
     /// Its place, `TOPIC/PARTITION/OFFSET`.
     pub(crate) letter: String,
+    /// The place is that of the event itself, which was never parked: a broker has given it up.
+    #[serde(default)]
+    pub(crate) event: bool,
     /// Also if it was published again before.
     #[serde(default)]
     pub(crate) again: bool,
@@ -98,7 +101,7 @@ impl Fault {
 
 /// Publishes a dead letter again, once.
 pub(super) fn replay(bus: &dyn EventBus, order: &ReplayOrder) -> Result<Replayed, Fault> {
-    let letter = Letter::read(bus, &order.letter)?;
+    let letter = Letter::read(bus, order)?;
     loop {
         let replays = letter.replays(bus)?;
         if let Some(own) = replays.own.filter(|_| !order.again) {
@@ -126,32 +129,45 @@ struct Replays {
     next: u32,
 }
 
-/// A dead letter that has an event to publish.
+/// A dead letter that has an event to publish, or that event itself.
 struct Letter {
     place: Place,
-    letter: DeadLetter,
+    /// Which replay the event was; 0 when it was none.
+    number: u32,
     first: FirstPublication,
     record: Record,
 }
 
 impl Letter {
-    fn read(bus: &dyn EventBus, place: &str) -> Result<Self, Fault> {
-        let place: Place = place.parse().map_err(BusError::from)?;
+    fn read(bus: &dyn EventBus, order: &ReplayOrder) -> Result<Self, Fault> {
+        let place: Place = order.letter.parse().map_err(BusError::from)?;
         let mut records = bus.submit_fetch(place.topic.as_str(), place.partition, place.offset, 1).wait()?;
         let stored = records.pop().filter(|stored: &StoredRecord| stored.offset == place.offset);
         let record = stored.ok_or_else(|| ReplayRefused::NoRecord(place.clone()))?.record;
+        if order.event {
+            return Ok(Self::of_event(place, record));
+        }
         let letter = DeadLetter::read(&record.attributes).ok_or_else(|| ReplayRefused::NoLetter(place.clone()))?;
         let first = letter.first().ok_or_else(|| match letter.verdict.reason {
             TerminationReason::Undecodable => ReplayRefused::Undecodable(letter.place.clone()),
             _ => ReplayRefused::OfStream(letter.place.clone()),
         })?;
-        Ok(Self { first, place, letter, record })
+        Ok(Self { first, place, number: letter.replay_number(), record })
+    }
+
+    /// An event that is to be published again without a dead letter: the way back leads to itself.
+    fn of_event(place: Place, record: Record) -> Self {
+        let (first, number) = match Replay::read(&record.attributes) {
+            Some(replay) => (replay.first(), replay.number),
+            None => (FirstPublication { place: place.clone(), uid: record.uid.clone(), stored_at: record.stored_at }, 0),
+        };
+        Self { place, number, first, record }
     }
 
     /// Looks for the event's replays upwards from the letter's own number. Those below that retention has removed leave a gap, and so
     /// may those of other letters, up to `replay_gap`.
     fn replays(&self, bus: &dyn EventBus) -> Result<Replays, Fault> {
-        let begin = self.letter.replay_number().saturating_add(1);
+        let begin = self.number.saturating_add(1);
         let mut replays = Replays { own: None, next: begin };
         let mut number = begin;
         while u64::from(number - replays.next) < limits::REPLAY_GAP.default && u64::from(number) <= limits::REPLAYS.max {

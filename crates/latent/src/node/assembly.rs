@@ -69,7 +69,7 @@ pub(super) fn assemble_publishing(config: Config, log: Log, publishing: Arc<dyn 
         runtime: runtime.clone(),
     })?;
     let services = composition.admit(&config.services)?;
-    check_handlers(&config.triggers, &services)?;
+    check_handlers(config.cycle_triggers(), &services)?;
     check_functions(&config, &services)?;
     composition.tidy(&config.services);
     composition.publish(services)?;
@@ -78,7 +78,8 @@ pub(super) fn assemble_publishing(config: Config, log: Log, publishing: Arc<dyn 
     let parts = BindingParts { memory, clock: Arc::clone(&clock), runtime: runtime.clone() };
     let declared = parts.declare(&config.triggers)?;
     parts.spent(&declared).iter().for_each(|told| tracing::warn!("{told}"));
-    let bindings = parts.specs(declared);
+    let mut bindings = parts.specs(declared);
+    bindings.extend(composition.providers.lane_bindings(&config));
     let (manager, audit) = (Arc::clone(&composition.manager), Arc::clone(&composition.audit));
     let (driver, handle) =
         DeliveryDriver::new(Arc::clone(&manager), Arc::clone(&clock), bindings).map_err(|error| part("the delivery driver", &error))?;
@@ -92,7 +93,7 @@ pub(super) fn assemble_publishing(config: Config, log: Log, publishing: Arc<dyn 
 }
 
 /// A trigger wakes a handler, so its service's component must export one.
-pub(super) fn check_handlers(triggers: &[TriggerConfig], services: &[Admitted]) -> Result<(), CliError> {
+pub(super) fn check_handlers<'t>(triggers: impl Iterator<Item = &'t TriggerConfig>, services: &[Admitted]) -> Result<(), CliError> {
     let by_name: BTreeMap<_, _> = services.iter().map(|admitted| (&admitted.service.name, admitted)).collect();
     for trigger in triggers {
         let Some(admitted) = by_name.get(&trigger.service) else { continue };
@@ -158,7 +159,7 @@ impl Memory {
 
 /// What bindings are made with.
 pub(super) struct BindingParts {
-    /// `None` where topics are on a broker, which wakes nobody yet: no configuration with triggers is valid there.
+    /// `None` where topics are on a broker, which remembers by itself.
     pub(super) memory: Option<Memory>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) runtime: Handle,
@@ -266,7 +267,7 @@ fn lines_of(trigger: &TriggerConfig, log: &EmbeddedBroker) -> Result<Vec<Line>, 
     (0..count).map(Partition).map(line).collect()
 }
 
-fn target(trigger: &TriggerConfig) -> InboundTarget {
+pub(super) fn target(trigger: &TriggerConfig) -> InboundTarget {
     InboundTarget {
         tenant: trigger.tenant.clone(),
         principal: Principal::trigger(&trigger.id),
@@ -279,7 +280,7 @@ fn target(trigger: &TriggerConfig) -> InboundTarget {
     }
 }
 
-fn policy(trigger: &TriggerConfig) -> DeliveryPolicy {
+pub(super) fn policy(trigger: &TriggerConfig) -> DeliveryPolicy {
     DeliveryPolicy {
         deliveries_max: trigger.max_deliveries,
         in_flight_max: trigger.max_in_flight,

@@ -91,7 +91,7 @@ impl Composition {
         let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::clone(&audit) as _));
         let installed = capabilities.providers().install(provider.clone(), None, Arc::clone(&publisher) as _);
         installed.map_err(|error| part("the provider for topics", &error))?;
-        let providers = BrokerProviders::install(config, &capabilities, &clock, topics)?;
+        let providers = BrokerProviders::install(config, &capabilities, &clock, &topics)?;
 
         let shelf = Shelf::open(&dir.components()).map_err(|error| part("the folder of components", &error))?;
         let cache = CompiledCache::open(&dir.compiled(), CompiledCacheOptions::default())
@@ -371,7 +371,7 @@ fn node_limits(config: &Config) -> NodeLimits {
 fn engine(config: &Config, limits: &NodeLimits) -> Result<WasmEngine, CliError> {
     let of_streams = config.streams.iter().flat_map(|streams| streams.triggers.bindings());
     let of_streams = of_streams.map(|binding| binding.target().budget.memory_bytes);
-    let budgets = config.triggers.iter().map(|trigger| trigger.budget.memory_bytes).chain(of_streams);
+    let budgets = config.cycle_triggers().map(|trigger| trigger.budget.memory_bytes).chain(of_streams);
     let budgets = budgets.chain([config.node.cell_memory_bytes.unwrap_or(Budget::default().memory_bytes)]);
     let memory_bytes_max = budgets.max().unwrap_or_else(|| EngineOptions::default().memory_bytes_max);
     let options = EngineOptions { cells: limits.cells.into(), memory_bytes_max };

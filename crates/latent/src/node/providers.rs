@@ -1,4 +1,4 @@
-//! The providers of a configuration that publish to a broker, and the triggers that its streams wake, with the pools and the secrets they
+//! The providers of a configuration that publish to a broker, and the triggers that a broker wakes, with the pools and the secrets they
 //! share. Nothing is dialled here.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,16 +6,20 @@ use std::time::Duration;
 
 use latent_capabilities::{ActivationCapabilityRuntime, PoolSnapshot, ProviderPools, ProviderRef};
 use latent_core::{Clock, Epoch, LogicalTopic, ProviderId, TenantId};
-use latent_nats::triggers::{NatsTriggers, Topics, TriggerMonitor};
+use latent_nats::lanes::{LaneMonitor, NatsLanes};
+use latent_nats::triggers::{NatsTriggers, TriggerMonitor};
 use latent_nats::{Connection, NatsCredential, NatsPools, NatsPublisher};
+use latent_node::delivery::BindingSpec;
 use latent_secrets::{LocalSecretStore, TlsBinding};
+use latent_topics::StreamTopics;
 use tokio::sync::watch;
 
 use super::composition::part;
+use super::lane_bindings;
 use crate::config::Config;
-use crate::config::settings::{CredentialConfig, ProviderConfig, SecretsConfig, StreamsConfig};
+use crate::config::settings::{CredentialConfig, LanesConfig, ProviderConfig, SecretsConfig, StreamsConfig};
 use crate::error::CliError;
-use crate::limits::TRIGGERS_PROVIDER;
+use crate::limits::{LANES_PROVIDERS, TRIGGERS_PROVIDER};
 use crate::secret_store;
 
 /// See the module.
@@ -25,6 +29,9 @@ pub(super) struct BrokerProviders {
     /// What looks at the triggers of streams, and, until they are driven, themselves.
     monitor: Option<TriggerMonitor>,
     triggers: Mutex<Option<NatsTriggers>>,
+    /// The same of those that follow the second profile, one for each `lanes` of the configuration.
+    lane_monitors: Vec<LaneMonitor>,
+    lanes: Mutex<Vec<NatsLanes>>,
 }
 
 impl BrokerProviders {
@@ -36,10 +43,10 @@ impl BrokerProviders {
         config: &Config,
         capabilities: &Arc<ActivationCapabilityRuntime>,
         clock: &Arc<dyn Clock>,
-        topics: Arc<dyn Topics>,
+        topics: &Arc<StreamTopics>,
     ) -> Result<Self, CliError> {
         let pools = ProviderPools::new(config.pools.clone(), Arc::clone(clock));
-        let is_needed = !config.providers.is_empty() || config.streams.is_some();
+        let is_needed = !config.providers.is_empty() || config.streams.is_some() || !config.lanes.is_empty();
         let secrets = config.secrets.as_ref().filter(|_| is_needed).map(open).transpose()?;
         let shared = NatsPools { capabilities: Arc::clone(capabilities), pools: pools.clone(), clock: Arc::clone(clock) };
         let install = |provider: &ProviderConfig| {
@@ -56,7 +63,28 @@ impl BrokerProviders {
         let publishers = config.providers.iter().map(install).collect::<Result<Vec<_>, _>>()?;
         let installed = config.streams.as_ref().map(|streams| install_triggers(streams, secrets.as_ref(), &shared, topics)).transpose()?;
         let (triggers, monitor) = installed.unzip();
-        Ok(Self { pools, publishers, monitor, triggers: Mutex::new(triggers) })
+        // The one of `[engine]` comes first; where its id is not needed the other one may have it.
+        let lanes = config.lanes.iter().zip(LANES_PROVIDERS);
+        let lanes =
+            lanes.map(|(lanes, id)| install_lanes((id, lanes), secrets.as_ref(), &shared, topics)).collect::<Result<Vec<_>, _>>()?;
+        let (lanes, lane_monitors) = lanes.into_iter().unzip();
+        Ok(Self { pools, publishers, monitor, triggers: Mutex::new(triggers), lane_monitors, lanes: Mutex::new(lanes) })
+    }
+
+    /// What the delivery cycle is to run of the second profile, in the order of the configuration: each source is given once.
+    pub(super) fn lane_bindings(&self, config: &Config) -> Vec<BindingSpec> {
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        config.lanes.iter().zip(lanes.iter()).flat_map(|(config, lanes)| lane_bindings::specs(config, lanes)).collect()
+    }
+
+    /// Those that follow the second profile, for the one who drives them.
+    pub(super) fn take_lanes(&self) -> Vec<NatsLanes> {
+        std::mem::take(&mut *self.lanes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How they stand.
+    pub(super) fn lane_monitors(&self) -> &[LaneMonitor] {
+        &self.lane_monitors
     }
 
     /// The triggers of streams, for the one who drives them.
@@ -92,7 +120,7 @@ impl BrokerProviders {
     }
 
     fn is_empty(&self) -> bool {
-        self.publishers.is_empty() && self.monitor.is_none()
+        self.publishers.is_empty() && self.monitor.is_none() && self.lane_monitors.is_empty()
     }
 
     /// Closes connections that nobody uses any more, until `stop` becomes true; then all that are idle, and refuses everything. One timer
@@ -122,7 +150,7 @@ fn install_triggers(
     streams: &StreamsConfig,
     secrets: Option<&Arc<LocalSecretStore>>,
     shared: &NatsPools,
-    topics: Arc<dyn Topics>,
+    topics: &Arc<StreamTopics>,
 ) -> Result<(NatsTriggers, TriggerMonitor), CliError> {
     let failed = |error: &dyn std::fmt::Display| part("the triggers of streams", error);
     let id = ProviderId::parse(TRIGGERS_PROVIDER).map_err(|error| failed(&error))?;
@@ -132,9 +160,30 @@ fn install_triggers(
         bind(secrets, credential, (&id, peer.server_name(), peer.address().port()), shared.clock.as_ref()).map_err(|error| failed(&error))
     };
     let credentials = streams.credentials.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-    let installed =
-        NatsTriggers::install_knowing(shared, id.clone(), (Epoch(1), None), streams.triggers.clone(), credentials, Some(topics));
+    let topics = Some(Arc::clone(topics) as _);
+    let installed = NatsTriggers::install_knowing(shared, id.clone(), (Epoch(1), None), streams.triggers.clone(), credentials, topics);
     installed.map_err(|error| failed(&error))
+}
+
+/// The same of the second profile.
+fn install_lanes(
+    (id, lanes): (&str, &LanesConfig),
+    secrets: Option<&Arc<LocalSecretStore>>,
+    shared: &NatsPools,
+    topics: &Arc<StreamTopics>,
+) -> Result<(NatsLanes, LaneMonitor), CliError> {
+    let failed = |error: &dyn std::fmt::Display| part("the triggers of the broker", error);
+    let id = ProviderId::parse(id).map_err(|error| failed(&error))?;
+    let bound_to = ProviderId::parse(TRIGGERS_PROVIDER).map_err(|error| failed(&error))?;
+    let secrets = secrets.ok_or_else(|| failed(&"there is no [secrets]"))?;
+    let peer = lanes.installed.peer();
+    let of = |credential: &CredentialConfig| {
+        let place = (&bound_to, peer.server_name(), peer.address().port());
+        bind(secrets, credential, place, shared.clock.as_ref()).map_err(|error| failed(&error))
+    };
+    let credentials = lanes.credentials.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+    let (config, topics) = (lanes.installed.clone(), Arc::clone(topics) as _);
+    NatsLanes::install(shared, (&id, &bound_to), (Epoch(1), None), config, credentials, topics).map_err(|error| failed(&error))
 }
 
 fn open(secrets: &SecretsConfig) -> Result<Arc<LocalSecretStore>, CliError> {

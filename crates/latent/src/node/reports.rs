@@ -1,6 +1,6 @@
 //! What a node says of itself on the control socket, and what a data directory says while no node runs on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use latent_bridge::{BusError, EmbeddedBroker, EventBus, MaintenanceReport, TopicStatistics};
@@ -8,12 +8,13 @@ use latent_capabilities::PoolSnapshot;
 use latent_core::{ActivationId, Clock, Offset, Partition, Place, SystemClock};
 use latent_nats::{NatsPublisher, NatsSnapshot};
 use latent_node::AuditStatus;
-use latent_node::delivery::{BindingStatus, CycleState, DeliveryHandle};
+use latent_node::delivery::{BindingStatus, CycleState, DeliveryHandle, EventState, EventStatus};
 use latent_topics::{DeliveryStore, UnitKey};
 
 use super::accounting::AccountingBound;
 use super::calls::Callee;
 use super::composition::Composition;
+use super::lane_status;
 use super::reload::Reloader;
 use super::remembering::{removed_events, removed_triggers};
 use super::stream_status::{stopped_streams, stream_statuses};
@@ -69,7 +70,12 @@ impl ControlTarget for Reports {
     }
 
     fn trigger_status(&self) -> Vec<TriggerStatus> {
-        let mut statuses: Vec<_> = self.deliveries.statuses().wait().into_iter().map(running_status).collect();
+        let of_lanes = lane_status::of(self.composition.providers.lane_monitors());
+        let told = |status: BindingStatus| {
+            let status = running_status(status);
+            of_lanes.get(&status.id).map_or(status.clone(), |consumers| consumers.status(status))
+        };
+        let mut statuses: Vec<_> = self.deliveries.statuses().wait().into_iter().map(told).collect();
         statuses.extend(self.composition.providers.monitor().into_iter().flat_map(stream_statuses));
         statuses.sort_by(|one, other| one.id.cmp(&other.id));
         statuses
@@ -175,10 +181,14 @@ impl ControlTarget for Reports {
         let Place { topic, partition, offset } = place;
         let config = self.reloader.config();
         let dead_letters: BTreeMap<_, _> =
-            config.triggers.iter().filter_map(|trigger| Some((&trigger.id, trigger.dead_letter.as_ref()?))).collect();
+            config.cycle_triggers().filter_map(|trigger| Some((&trigger.id, trigger.dead_letter.as_ref()?))).collect();
+        // What a broker has handed out nowhere here it may have handed out elsewhere, or it is done with.
+        let on_broker: BTreeSet<_> = config.lane_triggers().map(|lane| &lane.trigger.id).collect();
         let statuses = self.deliveries.event(topic.clone(), *partition, *offset).wait();
+        let is_known = |status: &EventStatus| status.state != EventState::Unseen || !on_broker.contains(&status.binding);
         let mut triggers: Vec<_> = statuses
             .into_iter()
+            .filter(is_known)
             .map(|status| {
                 let dead_letter = dead_letters.get(&status.binding).map(|topic| topic.as_str().to_owned());
                 TriggerEvent::of(status, dead_letter)

@@ -15,7 +15,11 @@ pub(super) fn stream_statuses(monitor: &TriggerMonitor) -> Vec<TriggerStatus> {
 
 /// The same without a node: what the broker has is not asked.
 pub(crate) fn stopped_streams(config: &Config) -> Vec<TriggerStatus> {
-    together(config.streams.iter().flat_map(|streams| streams.triggers.bindings()).map(stopped))
+    let of_lanes = config.lane_triggers().map(|lane| TriggerStatus {
+        partitions: lane.partitions,
+        ..stopped_as(lane.trigger.id.to_string(), lane.trigger.topic.to_string())
+    });
+    together(config.streams.iter().flat_map(|streams| streams.triggers.bindings()).map(stopped).chain(of_lanes))
 }
 
 /// One line for each trigger, whatever number of partitions it has.
@@ -72,8 +76,16 @@ const fn rank(state: BindingState) -> u8 {
 }
 
 fn stopped(binding: &TriggerBinding) -> TriggerStatus {
+    let topic = match binding.input() {
+        BindingInput::Values => binding.filter().to_string(),
+        BindingInput::Event { topic, .. } => topic.to_string(),
+    };
+    stopped_as(binding.trigger().to_string(), topic)
+}
+
+fn stopped_as(id: String, topic: String) -> TriggerStatus {
     TriggerStatus {
-        id: binding.trigger().to_string(),
+        id,
         engine: Engine::Nats.word().to_owned(),
         state: BindingState::Stopped,
         pending: None,
@@ -83,10 +95,7 @@ fn stopped(binding: &TriggerBinding) -> TriggerStatus {
         last_outcome: None,
         last_delivery_at: None,
         next_attempt_at: None,
-        topic: match binding.input() {
-            BindingInput::Values => binding.filter().to_string(),
-            BindingInput::Event { topic, .. } => topic.to_string(),
-        },
+        topic,
         partitions: 1,
         settled: None,
         terminated: None,

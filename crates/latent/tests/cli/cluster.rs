@@ -674,10 +674,10 @@ fn a_node_whose_broker_refuses_it_or_is_away_says_which_and_what_to_do() {
     assert!(!env.folder().join("data/control.sock").exists(), "nothing is served");
     let away = refused(&["bus", "topics", "--json"]).to_string();
     assert!(away.contains("see that the broker runs at"), "{away}");
-    // A trigger is refused before anything is dialled.
+    // A trigger without a user on the broker is refused before anything is dialled.
     let with_trigger = config(&broker.address().to_string(), &broker.server_name())
         + "[[trigger]]\nid = \"t\"\ntenant = \"acme\"\nservice = \"plain\"\ntopic = \"out\"\n";
     env.write("latent.toml", with_trigger);
     let problems = error_of(&env.run(["run", "--json"]).with_status(2))["problems"].clone();
-    assert_eq!((&problems[0]["kind"], problems.as_array().unwrap().len()), (&json!("config-trigger-on-nats"), 1), "{problems}");
+    assert_eq!((&problems[0]["kind"], problems.as_array().unwrap().len()), (&json!("config-no-credential"), 1), "{problems}");
 }

@@ -80,7 +80,6 @@ fn each_way_to_fail_has_its_status_and_its_kind() {
         (&["bench", "bus", "--rows", "Q-99"], 2, "usage"),
         (&["bench", "bus", "--records", "999"], 2, "usage"),
         (&["bench", "bus", "--dir", "nowhere"], 2, "value"),
-        (&["trigger", "redrive"], 2, "not-built"),
         (&["new", "a", "--lang", "js"], 2, "not-built"),
         (&["new", "a", "--lang", "cobol"], 2, "usage"),
         (&["new", "a/b"], 2, "project-name"),

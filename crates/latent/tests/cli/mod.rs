@@ -13,6 +13,7 @@ mod dev;
 mod forgetting;
 mod holding;
 mod invoking;
+mod lanes;
 mod maintaining;
 mod mistakes;
 mod new;

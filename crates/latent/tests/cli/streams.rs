@@ -190,7 +190,7 @@ filter = "orders.divide"
         ("function = \"divide\"", "function = \"divide\"\ntopic = \"out\"", "config-exclusive", "stream and topic"),
         ("function = \"divide\"", "function = \"divide\"\ndead_letter = \"out\"", "config-unknown-topic", "has no [[topic]]"),
         ("function = \"divide\"", "function = \"divide\"\nmax_in_flight = 2", "config-exclusive", "max_in_flight"),
-        ("function = \"divide\"", "function = \"divide\"\ninput = \"raw-event\"", "config-not-built", "wit-values"),
+        ("function = \"divide\"", "function = \"divide\"\ninput = \"raw-event\"", "config-streams", "nats-jetstream-pull-v2"),
         ("function = \"divide\"", "function = \"divide\"\nack_wait_millis = 10999", "config-streams", "at least 11000"),
         ("function = \"divide\"", "function = \"divide\"\nmax_deliveries = 17", "config-out-of-range", "1 to 16"),
         ("service = \"plain\"", "service = \"plan\"", "config-unknown-service", "did you mean"),

@@ -54,6 +54,16 @@ fn a_consumer_as_it_must_be_tells_what_it_has_to_do_and_who_is_pinned() {
     }
 }
 
+const BEGINNINGS: &str = "all or new or by_start_sequence or by_start_time";
+
+#[test]
+fn where_a_consumer_began_is_its_bindings_decision() {
+    for policy in ["new", "by_start_sequence\",\"opt_start_seq\":7,\"x\":\"", "by_start_time\",\"opt_start_time\":\"2026-01-01T00:00:00Z"] {
+        let body = info().replace(r#""deliver_policy":"all""#, &format!(r#""deliver_policy":"{policy}""#));
+        assert!(inspect(&consumer(), &body).is_ok(), "{policy}");
+    }
+}
+
 #[test]
 fn each_setting_is_held_at_its_edge_and_a_mismatch_names_both_values() {
     use ProfileField::*;
@@ -64,7 +74,8 @@ fn each_setting_is_held_at_its_edge_and_a_mismatch_names_both_values() {
         (r#""filter_subject":"orders.p0""#, r#""filter_subject":"orders.>""#, FilterSubject, "orders.p0", "orders.>"),
         (r#""filter_subject":"orders.p0""#, r#""filter_subjects":["orders.p0"]"#, FilterSubjects, "absent", "a list"),
         (r#""ack_policy":"explicit""#, r#""ack_policy":"none""#, AckPolicy, "explicit", "none"),
-        (r#""deliver_policy":"all""#, r#""deliver_policy":"new""#, DeliverPolicy, "all", "new"),
+        (r#""deliver_policy":"all""#, r#""deliver_policy":"last""#, DeliverPolicy, BEGINNINGS, "last"),
+        (r#""deliver_policy":"all","#, "", DeliverPolicy, BEGINNINGS, "absent"),
         (r#""replay_policy":"instant""#, r#""replay_policy":"original""#, ReplayPolicy, "instant", "original"),
         (r#""max_ack_pending":8"#, r#""max_ack_pending":7"#, MaxAckPending, "8", "7"),
         (r#""max_ack_pending":8"#, r#""max_ack_pending":9"#, MaxAckPending, "8", "9"),

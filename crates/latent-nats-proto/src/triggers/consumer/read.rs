@@ -20,6 +20,8 @@ pub(crate) enum Wanted<'a> {
     AtLeastIfAny(u64),
     /// A list of this text and no other.
     OnlyText(&'a str),
+    /// One of these.
+    OneOf(&'static [&'static str]),
 }
 
 impl Wanted<'_> {
@@ -30,6 +32,7 @@ impl Wanted<'_> {
             Self::AtLeast(number) => format!("at least {number}").into(),
             Self::AtLeastIfAny(number) => format!("at least {number}, or absent").into(),
             Self::OnlyText(text) => format!("a list of {text}").into(),
+            Self::OneOf(texts) => texts.join(" or ").into(),
         }
     }
 
@@ -37,6 +40,7 @@ impl Wanted<'_> {
     fn is(self, value: &Value<'_>) -> Result<bool, JsonError> {
         match (self, value) {
             (Self::Text(text), value) => Ok(value.text()?.is(text)),
+            (Self::OneOf(texts), value) => value.text().map(|found| texts.iter().any(|text| found.is(text))),
             (Self::Number(number), Value::Number(_)) => Ok(value.integer() == Ok(number)),
             (Self::AtLeastIfAny(_), Value::Number("-1" | "0") | Value::Null) => Ok(true),
             (Self::AtLeast(number) | Self::AtLeastIfAny(number), Value::Number(_)) => Ok(value.integer().is_ok_and(|is| is >= number)),

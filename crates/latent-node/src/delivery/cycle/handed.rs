@@ -75,14 +75,19 @@ impl Cycle {
         most.saturating_sub(u32::try_from(ours).unwrap_or(u32::MAX))
     }
 
-    /// A pull is over. Where one event came from there may be more; where none did, there is none until that is said.
+    /// How many events a pull is to ask for: as many as there may be.
+    pub(super) fn handed_wanted(&self) -> u32 {
+        let there = u32::try_from(self.known_end.0.saturating_sub(self.cursor.0)).unwrap_or(u32::MAX);
+        self.handed_room().min(there)
+    }
+
+    /// A pull is over. Where none came there is none until that is said; where some did, there is as much more as was said.
     pub(super) fn end_handed_pull(&mut self, now: MonoTime, pull: OpenPull, heads: Vec<Head>) {
         self.source_faults = 0;
         let gave = pull.gave || !heads.is_empty();
+        self.gives_back = !gave;
         heads.into_iter().for_each(|head| self.take_arrival(now, Arrival { head, deliveries: 1 }));
-        if gave {
-            self.known_end = self.known_end.max(Offset(self.cursor.0.saturating_add(1)));
-        } else if self.known_end == pull.known_end {
+        if !gave && self.known_end == pull.known_end {
             self.known_end = self.cursor;
         }
     }
@@ -159,9 +164,12 @@ impl Cycle {
     fn lapse(&mut self, offset: Offset) {
         let Some(entry) = self.entries.get_mut(&offset) else { return };
         entry.hold.lapsed = true;
-        // It is still there to be had.
-        self.known_end = self.known_end.max(Offset(self.cursor.0.saturating_add(1)));
-        match entry.state {
+        let state = entry.state;
+        // It is still there to be had, as are the others that have lapsed.
+        let lapsed = self.entries.values().filter(|entry| entry.hold.lapsed).count() as u64;
+        self.known_end = self.known_end.max(Offset(self.cursor.0.saturating_add(lapsed)));
+        let Some(entry) = self.entries.get_mut(&offset) else { return };
+        match state {
             State::Ready => {
                 entry.state = State::Lapsed;
                 self.ready.remove(&offset);

@@ -57,7 +57,7 @@ impl LaneOptions {
     }
 
     /// Between renewals, and the expiry of a pull: what comes in answer to one is younger than the pull, and never much.
-    pub(super) const fn renew_millis(&self) -> u64 {
+    pub const fn renew_millis(&self) -> u64 {
         self.share_millis(self.renew_percent)
     }
 

@@ -23,12 +23,14 @@ pub struct Desk {
     reporter: Option<Reporter>,
     pull: Option<Completer<Answer<Listing>>>,
     settling: BTreeMap<u64, Completer<Answer<()>>>,
+    /// Why the broker gives nothing, in the shell's words.
+    obstacle: Option<String>,
 }
 
 impl Desk {
     /// A desk for a lane with nothing held.
     pub const fn new(lane: Lane) -> Self {
-        Self { lane, records: BTreeMap::new(), reporter: None, pull: None, settling: BTreeMap::new() }
+        Self { lane, records: BTreeMap::new(), reporter: None, pull: None, settling: BTreeMap::new(), obstacle: None }
     }
 
     /// [`crate::delivery::Source::report_to`].
@@ -38,7 +40,7 @@ impl Desk {
 
     /// [`crate::delivery::Source::pull`].
     pub fn pull(&mut self, heads_max: u32) -> Ticket<Answer<Listing>> {
-        let (ticket, completer) = Ticket::pair(Err(no_answer()));
+        let (ticket, completer) = Ticket::pair(Err(self.no_answer()));
         self.pull = Some(completer);
         self.lane.want(heads_max);
         ticket
@@ -67,7 +69,7 @@ impl Desk {
 
     /// [`crate::delivery::Source::settle`].
     pub fn settle(&mut self, offset: Offset, settlement: Settlement) -> Ticket<Answer<()>> {
-        let (ticket, completer) = Ticket::pair(Err(no_answer()));
+        let (ticket, completer) = Ticket::pair(Err(self.no_answer()));
         self.settling.insert(offset.0, completer);
         self.lane.settle(offset.0, settlement);
         ticket
@@ -110,6 +112,21 @@ impl Desk {
         None
     }
 
+    /// What stands in the way of messages, told to the cycle with the next refusal; `None` when nothing does.
+    pub fn set_obstacle(&mut self, obstacle: Option<String>) {
+        self.obstacle = obstacle;
+    }
+
+    /// Tells the cycle up to where there may be messages.
+    pub fn tell_available(&self, end: Offset) {
+        self.report(SourceNews::Available(end));
+    }
+
+    fn no_answer(&self) -> SourceError {
+        let reason = self.obstacle.clone().unwrap_or_else(|| "the broker gives no messages now".to_owned());
+        SourceError::Unavailable { reason }
+    }
+
     fn report(&self, news: SourceNews) {
         if let Some(reporter) = &self.reporter {
             reporter(news);
@@ -118,7 +135,7 @@ impl Desk {
 
     fn end_pull(&mut self, refused: bool) {
         if let Some(pull) = self.pull.take() {
-            pull.complete(if refused { Err(no_answer()) } else { Ok(Listing::default()) });
+            pull.complete(if refused { Err(self.no_answer()) } else { Ok(Listing::default()) });
         }
     }
 
@@ -130,10 +147,6 @@ impl Desk {
             Confirmation::Uncertain => Err(SourceError::Unavailable { reason: "the settlement got no answer".to_owned() }),
         });
     }
-}
-
-fn no_answer() -> SourceError {
-    SourceError::Unavailable { reason: "the broker gives no messages now".to_owned() }
 }
 
 #[cfg(test)]

@@ -285,6 +285,21 @@ impl Lane {
         (more > 0).then(|| Offset(self.listed_end.saturating_add(more)))
     }
 
+    /// What to report as available so that one further message is asked for, though none is known to be there: keeps a pull open.
+    pub const fn standing_end(&self) -> Offset {
+        Offset(self.listed_end.saturating_add(1))
+    }
+
+    /// What to report as available when a message that came says how many lie behind it; `None` when there are none.
+    pub fn available_behind(&self, sequence: u64, behind: u64) -> Option<Offset> {
+        (behind > 0).then(|| Offset(self.listed_end.max(sequence.saturating_add(1)).saturating_add(behind)))
+    }
+
+    /// Whether the cycle's pull is open: messages it has reserved for and that did not come.
+    pub const fn is_asked(&self) -> bool {
+        self.wanted.is_some()
+    }
+
     /// Whether everything unsettled is known, so that messages are listed as they come.
     pub fn is_gate_open(&self) -> bool {
         self.gate.is_open()

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use latent_bridge::nats_bus::{Change, DurableAction, DurablePlan, NatsOptions, Plan, PlannedAction, TopicPlan, probe};
+use latent_bridge::nats_bus::{Change, DurableAction, DurableDifference, DurablePlan, NatsOptions, Plan, PlannedAction, TopicPlan, probe};
 use latent_bridge::{BridgeManifest, NatsBus};
 use serde::Serialize;
 
@@ -183,6 +183,12 @@ fn of_consumer(plan: &DurablePlan) -> Vec<Finding> {
     }
     match plan.action {
         DurableAction::Create => vec![told("it is not there: its trigger is not woken".to_owned(), BY_PROVISIONING)],
+        // The one setting that a node does not insist on.
+        DurableAction::Update if plan.differences.iter().all(|difference| difference.field == "priority_timeout") => {
+            let differences = plan.differences.iter().map(DurableDifference::told).collect::<Vec<_>>().join("; ");
+            let words = format!("{differences} (ns): a partition can move to another node, or away and back, while its runs take long");
+            vec![finding(Level::Risk, &object, words, BY_PROVISIONING)]
+        }
         DurableAction::Update => vec![told(format!("its trigger does not pull from it: {plan}"), BY_PROVISIONING)],
         DurableAction::Keep | DurableAction::Refuse => Vec::new(),
     }

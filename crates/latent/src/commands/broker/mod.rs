@@ -14,9 +14,19 @@ mod users;
 mod verify;
 
 use clap::Subcommand;
+use latent_bridge::nats_bus::NatsOptions;
 
+use crate::config::Config;
 use crate::error::CliError;
 use crate::output::Output;
+
+/// How the operator of the environment connects to a configuration's broker.
+///
+/// # Errors
+/// [`CliError`] naming what is missing.
+pub(crate) fn operator_options(config: &Config) -> Result<NatsOptions, CliError> {
+    place::options(Some(config), &config.engine.manifest_path)
+}
 
 /// `latent broker`.
 #[derive(Debug, Subcommand)]

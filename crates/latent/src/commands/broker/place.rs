@@ -13,7 +13,8 @@ use super::users::Site;
 /// The broker of a configuration: where `[engine]` is, else the one that all providers and triggers of streams share.
 pub(super) fn site(config: &Config) -> Result<Site, CliError> {
     let of_providers = config.providers.iter().map(|provider| Site::of_provider(&provider.nats));
-    let of_providers: Vec<_> = of_providers.chain(config.streams.as_ref().map(Site::of_streams)).collect();
+    let of_triggers = config.streams.iter().map(Site::of_streams).chain(config.lanes.iter().map(Site::of_lanes));
+    let of_providers: Vec<_> = of_providers.chain(of_triggers).collect();
     let wrong = |reason: String| Err(CliError::Value { option: "--config", reason });
     match (config.engine.broker(), of_providers.split_first()) {
         (Some(engine), _) => Ok(Site::of_engine(engine)),

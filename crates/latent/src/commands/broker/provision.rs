@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use latent_bridge::nats_bus::{
-    Durable, DurableAction, DurablePlan, NatsOptions, Plan, PlannedAction, apply_durables, plan_durables, stream_settings,
+    Beginning, Durable, DurableAction, DurablePlan, NatsOptions, Plan, PlannedAction, apply_durables, plan_durables, stream_settings,
 };
 use latent_bridge::{BridgeManifest, BusError, NatsBus};
 use serde_json::json;
@@ -26,13 +26,15 @@ Examples:
   latent broker provision -c latent.toml
   latent broker provision -c latent.toml --apply
   latent broker provision --manifest bridge.yaml --apply
+  latent broker provision -c latent.toml --apply --begin latent_triage-github_p0=4711
 
 Without --apply it shows what it would do and changes nothing (`latent bus provision` is the other way round: it acts unless --plan is given). \
 It connects as the operator that AV_NATS_USER and AV_NATS_PASSWORD name: the node's own user must not be able to make streams. With -c the \
 broker is the one of the configuration, unless AV_NATS_URL names it otherwise (then AV_NATS_CA_FILE and AV_NATS_TLS_FIRST hold, too); with \
 --manifest it is that of AV_NATS_URL. What would lose events is refused, with both sides, and then nothing is done. Streams of raw subjects \
-([[provider]]) are compared and never made: what they keep is the operator's decision. The durable consumers that wake the triggers on \
-streams are made and changed as these need them.
+([[provider]]) are compared and never made: what they keep is the operator's decision. The durable consumers that wake the triggers are made \
+and changed as these need them, each by itself: when one fails, those before it are done, and the same command goes on behind them. None is \
+deleted.
 
 Exit status: 1 when something is refused or a stream of raw subjects does not fit, 0 otherwise, also when there is something to do.")]
 pub(crate) struct ProvisionArgs {
@@ -45,6 +47,15 @@ pub(crate) struct ProvisionArgs {
     /// Make and change what the plan says
     #[arg(long)]
     apply: bool,
+    /// Let a consumer that is made begin with this sequence of its stream, instead of where its trigger's `start` says; may be repeated
+    #[arg(long, value_name = "CONSUMER=SEQUENCE", value_parser = beginning)]
+    begin: Vec<(String, u64)>,
+}
+
+fn beginning(text: &str) -> Result<(String, u64), String> {
+    let (consumer, sequence) = text.split_once('=').ok_or("write CONSUMER=SEQUENCE")?;
+    let sequence = sequence.parse().ok().filter(|sequence| *sequence > 0).ok_or("the sequence is a number from 1 on")?;
+    Ok((consumer.to_owned(), sequence))
 }
 
 /// What is to be on the broker.
@@ -66,7 +77,8 @@ pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(),
     let plan = manifest.as_ref().map(|manifest| NatsBus::plan(options.clone(), manifest));
     let plan = plan.transpose().map_err(|error| failed(PLANNING, error))?.unwrap_or(Plan { topics: Vec::new() });
     let (raw, elsewhere) = config.as_ref().map_or_else(|| Ok(Default::default()), |config| raw_streams(config, &options, &place))?;
-    let (durables, far) = durables_of(config.as_ref());
+    let (mut durables, far) = durables_of(config.as_ref());
+    begin_at(&mut durables, &args.begin)?;
     let mut consumers = plan_of_durables(&durables, &options, &place)?;
     // A stream that is made first keeps nobody from making its consumers.
     let made = |stream: &str| plan.topics.iter().any(|topic| topic.action == PlannedAction::Create && topic.stream == stream);
@@ -106,6 +118,19 @@ pub(super) fn provision(args: &ProvisionArgs, output: &mut Output) -> Result<(),
     Err(CliError::UnfitStreams { problems: unfit.iter().map(told).collect() })
 }
 
+/// Each consumer that is named is one that could begin anywhere.
+fn begin_at(durables: &mut [Durable], begin: &[(String, u64)]) -> Result<(), CliError> {
+    for (consumer, sequence) in begin {
+        let named = durables.iter_mut().find(|durable| durable.consumer == *consumer && durable.beginning.is_some());
+        let Some(durable) = named else {
+            let reason = format!("no trigger of the configuration has a consumer {consumer:?} by nats-jetstream-pull-v2");
+            return Err(CliError::Value { option: "--begin", reason });
+        };
+        durable.beginning = Some(Beginning::At(*sequence));
+    }
+    Ok(())
+}
+
 pub(super) fn wanted(config: &Path, manifest: Option<&Path>) -> Result<Wanted, CliError> {
     if let Some(file) = manifest {
         // The environment first: without it no file is worth a look.
@@ -115,7 +140,7 @@ pub(super) fn wanted(config: &Path, manifest: Option<&Path>) -> Result<Wanted, C
         return Ok(Wanted { config: None, manifest: Some(manifest), options });
     }
     let config = config::load(config, NamedFiles::NotNeeded)?.config;
-    if config.engine.broker().is_none() && config.providers.is_empty() && config.streams.is_none() {
+    if config.engine.broker().is_none() && config.providers.is_empty() && config.streams.is_none() && config.lanes.is_empty() {
         place::site(&config)?;
     }
     let options = place::options(Some(&config), &config.engine.manifest_path)?;
@@ -141,7 +166,7 @@ fn apply(plan: &Plan, manifest: Option<&BridgeManifest>, durables: Vec<Durable>,
 pub(super) fn durables_of(config: Option<&Config>) -> (Vec<Durable>, Vec<String>) {
     // A broker that the environment names is taken for the configuration's.
     let site = config.and_then(|config| place::site(config).ok());
-    site.map_or_else(Default::default, |site| durables::expected(config.and_then(|config| config.streams.as_ref()), &site))
+    site.zip(config).map_or_else(Default::default, |(site, config)| durables::expected(config, &site))
 }
 
 /// What would be done about them.

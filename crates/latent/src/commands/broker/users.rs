@@ -6,11 +6,12 @@ use latent_bridge::nats_bus::{NatsOptions, NatsRoots, Permissions, ProbedStream,
 use latent_bridge::{BridgeManifest, TopicSpec};
 use latent_core::{ProviderId, TenantId};
 use latent_nats::NatsConfig;
+use latent_nats::lanes::LaneBinding;
 use latent_nats::triggers::TriggerBinding;
 use latent_secrets::SecretName;
 
 use crate::config::Config;
-use crate::config::settings::{BrokerConfig, ProviderConfig, StreamsConfig};
+use crate::config::settings::{BrokerConfig, CredentialConfig, LanesConfig, ProviderConfig, StreamsConfig};
 use crate::limits::TRIGGERS_PROVIDER;
 
 /// Where a broker is and whom it must prove to be.
@@ -39,6 +40,13 @@ impl Site {
     /// A client of triggers begins with TLS, always.
     pub(super) fn of_streams(streams: &StreamsConfig) -> Self {
         let (peer, public) = (streams.triggers.peer(), streams.triggers.trusts_public_roots());
+        let roots = if public { NatsRoots::System } else { NatsRoots::Der(peer.roots().map(<[u8]>::to_vec).collect()) };
+        Self { address: peer.address(), server_name: peer.server_name().to_owned(), roots, tls_first: true }
+    }
+
+    /// As [`Site::of_streams`].
+    pub(super) fn of_lanes(lanes: &LanesConfig) -> Self {
+        let (peer, public) = (lanes.installed.peer(), lanes.installed.trusts_public_roots());
         let roots = if public { NatsRoots::System } else { NatsRoots::Der(peer.roots().map(<[u8]>::to_vec).collect()) };
         Self { address: peer.address(), server_name: peer.server_name().to_owned(), roots, tls_first: true }
     }
@@ -89,7 +97,9 @@ pub(super) enum Credential {
 impl BrokerUsers {
     fn add(&mut self, name: &str, purpose: String, credential: Credential, permissions: Permissions) {
         if let Some(known) = self.users.iter_mut().find(|user| user.name == name) {
-            known.purposes.push(purpose);
+            if !known.purposes.contains(&purpose) {
+                known.purposes.push(purpose);
+            }
             known.permissions.extend(permissions);
             return;
         }
@@ -127,6 +137,7 @@ pub(super) fn of(config: &Config, operator: &str) -> Vec<BrokerUsers> {
     }
     config.providers.iter().for_each(|provider| add_provider(&mut brokers, provider));
     config.streams.iter().for_each(|streams| add_streams(&mut brokers, streams));
+    config.lanes.iter().for_each(|lanes| add_lanes(&mut brokers, lanes));
     let of_topics = |broker: &BrokerUsers| engine.is_some_and(|engine| engine.peer.address() == broker.site.address);
     for broker in &mut brokers {
         let manifest: Option<&BridgeManifest> = of_topics(broker).then_some(&config.engine.manifest);
@@ -136,11 +147,16 @@ pub(super) fn of(config: &Config, operator: &str) -> Vec<BrokerUsers> {
             "the operator, for `latent broker provision`: looks at streams; changes, deletes and reads nothing"
         };
         broker.add(operator, purpose.to_owned(), Credential::Operator, Permissions::of_operator(manifest));
-        if let Some(streams) = config.streams.as_ref().filter(|streams| streams.triggers.peer().address() == broker.site.address) {
-            let consumers = streams.triggers.bindings().iter().map(TriggerBinding::profile);
-            let consumers = consumers.map(|profile| (profile.stream, profile.consumer, profile.filter_subject));
+        let of_streams = config.streams.iter().filter(|streams| streams.triggers.peer().address() == broker.site.address);
+        let of_streams = of_streams.flat_map(|streams| streams.triggers.bindings()).map(TriggerBinding::profile);
+        let of_streams = of_streams.map(|profile| (profile.stream, profile.consumer, profile.filter_subject));
+        let of_lanes = config.lanes.iter().filter(|lanes| lanes.installed.peer().address() == broker.site.address);
+        let of_lanes = of_lanes.flat_map(|lanes| lanes.installed.lanes()).map(LaneBinding::draft);
+        let of_lanes = of_lanes.map(|lane| (lane.stream.as_str(), lane.consumer.as_str(), lane.filter.as_str()));
+        let consumers = Permissions::of_durables(of_streams.chain(of_lanes));
+        if !consumers.publish.is_empty() {
             let purpose = "the same: makes and changes the consumers of the triggers; deletes none and pulls from none".to_owned();
-            broker.add(operator, purpose, Credential::Operator, Permissions::of_durables(consumers));
+            broker.add(operator, purpose, Credential::Operator, consumers);
         }
     }
     brokers
@@ -162,21 +178,37 @@ fn at(brokers: &mut Vec<BrokerUsers>, site: Site) -> &mut BrokerUsers {
 /// One user for each tenant that has triggers: its own consumers, and nobody else's.
 fn add_streams(brokers: &mut Vec<BrokerUsers>, streams: &StreamsConfig) {
     let broker = at(brokers, Site::of_streams(streams));
-    let Ok(provider) = ProviderId::parse(TRIGGERS_PROVIDER) else { return };
     for binding in streams.triggers.bindings() {
         broker.keep(binding.stream().as_str(), vec![binding.filter().as_str().to_owned()]);
     }
     for credential in &streams.credentials {
-        let tenant = &credential.tenant;
-        let purpose = format!("tenant {} of the triggers on streams: its consumers, and nothing else", tenant.as_str());
-        let Some(user) = &credential.user else {
-            broker.tokens.push(purpose);
-            continue;
-        };
-        let own = streams.triggers.bindings().iter().filter(|binding| binding.tenant() == tenant);
+        let own = streams.triggers.bindings().iter().filter(|binding| *binding.tenant() == credential.tenant);
         let consumers = own.map(|binding| (binding.stream().as_str(), binding.consumer().as_str()));
-        let place = Credential::Provider { provider: provider.clone(), tenant: tenant.clone(), secret: credential.secret.clone() };
-        broker.add(user, purpose, place, Permissions::of_trigger(consumers));
+        add_triggers(broker, credential, Permissions::of_trigger(consumers));
+    }
+}
+
+/// The same of the second profile, which takes the same rights (T-109).
+fn add_lanes(brokers: &mut Vec<BrokerUsers>, lanes: &LanesConfig) {
+    let broker = at(brokers, Site::of_lanes(lanes));
+    let all = || lanes.installed.lanes().iter().map(LaneBinding::draft);
+    for lane in all() {
+        broker.keep(lane.stream.as_str(), vec![lane.filter.to_string()]);
+    }
+    for credential in &lanes.credentials {
+        let own = all().filter(|lane| lane.tenant == credential.tenant);
+        let consumers = own.map(|lane| (lane.stream.as_str(), lane.consumer.as_str()));
+        add_triggers(broker, credential, Permissions::of_trigger(consumers));
+    }
+}
+
+fn add_triggers(broker: &mut BrokerUsers, credential: &CredentialConfig, permissions: Permissions) {
+    let Ok(provider) = ProviderId::parse(TRIGGERS_PROVIDER) else { return };
+    let tenant = credential.tenant.clone();
+    let purpose = format!("tenant {} of the triggers: its consumers, and nothing else", tenant.as_str());
+    match &credential.user {
+        Some(user) => broker.add(user, purpose, Credential::Provider { provider, tenant, secret: credential.secret.clone() }, permissions),
+        None => broker.tokens.push(purpose),
     }
 }
 

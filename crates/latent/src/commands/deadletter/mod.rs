@@ -97,7 +97,7 @@ impl Selection {
     /// What nothing found means: a trigger that nobody knows is told from one that has no dead letters.
     fn nothing_found(&self, config: &Config, output: &Output) -> Result<(), CliError> {
         let of_streams = || config.streams.iter().flat_map(|streams| streams.triggers.bindings()).map(|binding| binding.trigger().as_str());
-        let known = || config.triggers.iter().map(|trigger| trigger.id.as_str()).chain(of_streams());
+        let known = || config.cycle_triggers().map(|trigger| trigger.id.as_str()).chain(of_streams());
         if let Some(trigger) = self.trigger.as_ref().filter(|trigger| self.topic.is_none() && !known().any(|id| id == **trigger)) {
             let nearest = nearest(trigger, known()).map(str::to_owned);
             return Err(CliError::UnknownTrigger { trigger: trigger.clone(), nearest, known: known().map(str::to_owned).collect() });

@@ -123,7 +123,7 @@ impl Replayer {
 
     fn ask(&self, place: &Place, access: &mut Access) -> Result<Result<Replayed, Fault>, CliError> {
         let doing = || format!("replaying {place}");
-        let order = ReplayOrder { letter: place.to_string(), again: self.again, dry_run: self.dry_run };
+        let order = ReplayOrder { letter: place.to_string(), event: false, again: self.again, dry_run: self.dry_run };
         match access.try_ask(Request::Replay(order)) {
             Ok(Answer::Replayed(replayed)) => Ok(Ok(replayed)),
             Ok(_) => Err(unexpected(&doing())),

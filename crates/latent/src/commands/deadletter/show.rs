@@ -44,7 +44,7 @@ enum ReplayState {
 /// Asks for what a replay would do.
 fn replay_of(access: &mut Access, place: &Place) -> Result<ReplayState, CliError> {
     const DOING: &str = "looking for a replay of the dead letter";
-    let order = ReplayOrder { letter: place.to_string(), again: false, dry_run: true };
+    let order = ReplayOrder { letter: place.to_string(), event: false, again: false, dry_run: true };
     match access.try_ask(Request::Replay(order)) {
         Ok(Answer::Replayed(Replayed::Stored(place))) => Ok(ReplayState::Replayed(place)),
         Ok(Answer::Replayed(Replayed::Would { .. })) => Ok(ReplayState::NotYet),

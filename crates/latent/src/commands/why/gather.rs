@@ -1,17 +1,17 @@
 //! Asks node and log for what they know of one event. Every question is bounded, and so is their number.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latent_core::{Attributes, BindingId, DeadLetter, Offset, Partition, Place, Replay, TopicName, Uid};
+use latent_nats::triggers::BindingInput;
 
 use super::story::{Replayed, Story};
 use crate::access::{Access, unexpected};
 use crate::commands::bus::ask_about;
-use latent_nats::triggers::BindingInput;
-
 use crate::commands::deadletter::Letter;
 use crate::config::Config;
-use crate::control::{Answer, ControlError, Event, EventHistory, Placed, Request, RunOutput};
+use crate::config::settings::LaneTrigger;
+use crate::control::{Answer, ControlError, Event, EventHistory, Placed, Request, RunOutput, TriggerEvent};
 use crate::error::CliError;
 use crate::limits;
 
@@ -23,17 +23,28 @@ pub(super) struct Gatherer<'a> {
     topic: &'a str,
     /// Topics that a trigger of the configuration names for its dead letters.
     dead_letter_topics: BTreeSet<String>,
-    /// Triggers that a broker wakes for this topic, of which nothing is kept but their runs.
-    untold: BTreeSet<String>,
+    /// Triggers that a broker wakes for this topic, which remembers what was decided.
+    on_broker: Vec<TriggerEvent>,
 }
 
 impl<'a> Gatherer<'a> {
     pub(super) fn new(access: Access, config: &Config, topic: &'a str) -> Self {
         let named = config.dead_letter_topics();
-        let of_broker = config.streams.iter().flat_map(|streams| streams.triggers.bindings());
-        let of_topic = of_broker.filter(|binding| matches!(binding.input(), BindingInput::Event { topic: of, .. } if of.as_str() == topic));
-        let untold = of_topic.map(|binding| binding.trigger().to_string()).collect();
-        Self { access, topic, dead_letter_topics: named.map(|topic| topic.as_str().to_owned()).collect(), untold }
+        let topic_of = |topic: &TopicName| topic.as_str().to_owned();
+        let mut on_broker = BTreeMap::new();
+        for binding in config.streams.iter().flat_map(|streams| streams.triggers.bindings()) {
+            if matches!(binding.input(), BindingInput::Event { topic: of, .. } if of.as_str() == topic) {
+                let (id, most) = (binding.trigger().to_string(), binding.policy().deliveries_max);
+                on_broker.insert(id.clone(), TriggerEvent::on_broker(id, most, binding.dead_letter().map(topic_of)));
+            }
+        }
+        for LaneTrigger { trigger, .. } in config.lane_triggers().filter(|lane| lane.trigger.topic.as_str() == topic) {
+            let id = trigger.id.to_string();
+            let told = TriggerEvent::on_broker(id.clone(), trigger.max_deliveries, trigger.dead_letter.as_ref().map(topic_of));
+            on_broker.insert(id, told);
+        }
+        let on_broker = on_broker.into_values().collect();
+        Self { access, topic, dead_letter_topics: named.map(|topic| topic.as_str().to_owned()).collect(), on_broker }
     }
 
     pub(super) fn story(mut self, uid: &str) -> Result<Story, CliError> {
@@ -46,11 +57,13 @@ impl<'a> Gatherer<'a> {
         let lay = replays.first().map(|replayed| replayed.replay.place.clone());
         let place = place.or(lay).ok_or_else(|| CliError::NotFound { topic: self.topic.to_owned(), uid: uid.to_owned() })?;
         let mut history = self.history(&place)?;
+        let untold = |trigger: &TriggerEvent| history.triggers.iter().all(|told| told.id != trigger.id);
+        let more: Vec<_> = std::mem::take(&mut self.on_broker).into_iter().filter(untold).collect();
+        history.triggers.extend(more);
         self.look_up_outputs(&mut history)?;
         let letters = self.letters(&history, &place, uid)?;
         let is_letter = event.clone().and_then(|event| Letter::of(&place.topic, event));
-        let untold = std::mem::take(&mut self.untold);
-        Ok(Story { topic: self.topic.to_owned(), uid: uid.to_owned(), event, place, is_letter, history, letters, replays, untold })
+        Ok(Story { topic: self.topic.to_owned(), uid: uid.to_owned(), event, place, is_letter, history, letters, replays })
     }
 
     fn event(&mut self, uid: &str) -> Result<Option<Event>, CliError> {

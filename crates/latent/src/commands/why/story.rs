@@ -18,8 +18,6 @@ pub(super) struct Story {
     /// The dead letter that it is itself.
     pub(super) is_letter: Option<Letter>,
     pub(super) history: EventHistory,
-    /// Triggers that wake for it and of which nothing is kept but their runs.
-    pub(super) untold: std::collections::BTreeSet<String>,
     /// Its dead letters, each with the trigger that could not handle it.
     pub(super) letters: Vec<Letter>,
     /// Its replays; of a replay, all those of the first publication.

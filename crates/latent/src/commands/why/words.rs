@@ -33,10 +33,7 @@ pub(super) fn tell(story: &Story, now: u64) -> String {
     for trigger in &story.history.triggers {
         lines.push("trigger", &format!("{}: {}", trigger.id, trigger_words(story, trigger, now)));
     }
-    for trigger in &story.untold {
-        lines.push("trigger", &format!("{trigger}: a broker wakes it; what it decided is not kept, its runs and dead letters are"));
-    }
-    if story.history.triggers.is_empty() && story.untold.is_empty() {
+    if story.history.triggers.is_empty() {
         lines.push("trigger", "none wakes for this topic");
     }
     left_out(&mut lines, story.history.triggers_left_out, "further trigger");
@@ -106,6 +103,7 @@ fn trigger_words(story: &Story, trigger: &TriggerEvent, now: u64) -> String {
             let place = trigger.dead_letter_topic.as_ref().map_or_else(String::new, |topic| format!(" in {topic}"));
             format!("will not run again{why} and waits to be parked{place}")
         }
+        (EventWord::OnBroker, None) => "a broker wakes it; what it decided is not kept, its runs and dead letters are".to_owned(),
         (EventWord::Expired, None) => "the log has removed it; whether it was done is not known any more".to_owned(),
     }
 }

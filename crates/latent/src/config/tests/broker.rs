@@ -6,7 +6,7 @@ use latent_testkit::broker::TestCa;
 use super::super::settings::BrokerUser;
 use super::*;
 
-const ON_NATS: &str = r#"[node]
+pub(super) const ON_NATS: &str = r#"[node]
 name = "edge-1"
 data_dir = "data"
 
@@ -28,7 +28,7 @@ name = "github.events"
 tenant = "acme"
 "#;
 
-fn with_root() -> Folder {
+pub(super) fn with_root() -> Folder {
     let folder = folder();
     std::fs::write(folder.path.with_file_name("ca.der"), TestCa::new().root_der()).unwrap();
     std::fs::write(
@@ -40,7 +40,7 @@ fn with_root() -> Folder {
 }
 
 /// Every problem as `line kind`, and the texts of all of them.
-fn seen(text: &str) -> (Vec<String>, String) {
+pub(super) fn seen(text: &str) -> (Vec<String>, String) {
     let problems = match parse(&with_root().path, text, NamedFiles::MustExist) {
         Ok(_) => Vec::new(),
         Err(error) => error.problems,
@@ -75,7 +75,7 @@ fn a_broker_is_read_with_its_defaults_and_each_form_of_a_credential() {
     assert_eq!((broker.tls_first, broker.bus_credential, broker.trigger_credentials.len()), (false, user("edge", "bus"), 0));
 }
 
-const TRIGGER: &str = "\n[[service]]\nname = \"triage\"\ntenant = \"acme\"\ncomponent = \"triage.wasm\"\n\n[[trigger]]\nid = \"t\"\n\
+pub(super) const TRIGGER: &str = "\n[[service]]\nname = \"triage\"\ntenant = \"acme\"\ncomponent = \"triage.wasm\"\n\n[[trigger]]\nid = \"t\"\n\
                        tenant = \"acme\"\nservice = \"triage\"\ntopic = \"github.events\" # woken\n";
 
 #[test]
@@ -137,15 +137,10 @@ fn each_mistake_of_a_broker_has_its_line_and_says_what_to_do() {
             "name = \"github.events\"\nshare = [{ tenant = \"b\", may = [\"publish\"] }]\n",
             &[("name = \"github.events\"", "config-share-on-nats", "a topic of its own")],
         ),
-        (
-            "name = \"github.events\"\ntenant = \"acme\"\n",
-            "name = \"github.events\"\ntenant = \"acme\"\nTRIGGER",
-            &[("# woken", "config-trigger-on-nats", "add profile = \"nats-jetstream-pull-v1\"")],
-        ),
     ];
     for (replaced, by, expected) in cases {
         assert!(ON_NATS.contains(replaced), "{replaced}");
-        let text = ON_NATS.replacen(replaced, by, 1).replace("TRIGGER", TRIGGER);
+        let text = ON_NATS.replacen(replaced, by, 1);
         let (placed, texts) = seen(&text);
         let lines: Vec<_> = expected.iter().map(|(needle, kind, _)| format!("{} {kind}", line_of(&text, needle))).collect();
         let mut sorted = placed.clone();
@@ -164,7 +159,7 @@ fn each_mistake_of_a_broker_has_its_line_and_says_what_to_do() {
 fn several_mistakes_are_told_at_once_whatever_the_manifest_is_like() {
     let text = format!("{}{TRIGGER}", ON_NATS.replace("bridge.yaml", "gone.yaml").replace("roots = [\"ca.der\"]\n", ""));
     let kinds: Vec<_> = seen(&text).0.into_iter().map(|placed| placed.split_once(' ').unwrap().1.to_owned()).collect();
-    assert_eq!(kinds, ["config-missing-key", "config-manifest", "config-trigger-on-nats"]);
+    assert_eq!(kinds, ["config-missing-key", "config-manifest"]);
 }
 
 #[test]

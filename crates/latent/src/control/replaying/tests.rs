@@ -55,7 +55,7 @@ impl Log {
     }
 
     fn replay(&self, letter: &str) -> Result<Replayed, Fault> {
-        replay(&self.bus, &ReplayOrder { letter: letter.to_owned(), again: false, dry_run: false })
+        replay(&self.bus, &ReplayOrder { letter: letter.to_owned(), event: false, again: false, dry_run: false })
     }
 
     /// The uid of a replay, and whether it was there.
@@ -136,7 +136,7 @@ fn a_uid_without_room_for_a_number_is_refused() {
 fn a_dry_run_stores_nothing_and_knows_a_replay_that_is_there() {
     let log = Log::new();
     let letter = log.park("b", "u", 0);
-    let dry = || replay(&log.bus, &ReplayOrder { letter: letter.clone(), again: true, dry_run: true }).unwrap();
+    let dry = || replay(&log.bus, &ReplayOrder { letter: letter.clone(), event: false, again: true, dry_run: true }).unwrap();
     assert_eq!(dry(), Replayed::Would { topic: "in".to_owned(), uid: "u#1".to_owned() });
     assert_eq!(log.bus.bounds("in", Partition(0)).unwrap().1, Offset(0));
     log.stored(&letter);

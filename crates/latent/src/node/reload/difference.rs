@@ -45,12 +45,13 @@ fn for_restart(now: &Config, next: &Config) -> Vec<String> {
         (EngineKind::Nats(next), EngineKind::Nats(now)) => ("[engine]", next != now),
         (EngineKind::Embedded { .. }, EngineKind::Nats(_)) | (EngineKind::Nats(_), EngineKind::Embedded { .. }) => ("[engine] kind", true),
     };
-    let Config { path: _, node: _, engine: _, secrets, pools, providers, topics: _, services: _, triggers: _, streams } = next;
+    let Config { path: _, node: _, engine: _, secrets, pools, providers, topics: _, services: _, triggers: _, streams, lanes } = next;
     let parts = [
         ("[secrets]", *secrets != now.secrets),
         ("[pools]", *pools != now.pools),
         ("[[provider]]", *providers != now.providers),
         ("[broker] or a [[trigger]] of a stream", *streams != now.streams),
+        ("a [[trigger]] that a broker wakes", *lanes != now.lanes),
         ("[node] name", *name != now.node.name),
         ("[node] data_dir", *data_dir != now.node.data_dir),
         ("[limits] cells", *cells != now.node.cells),

@@ -211,7 +211,7 @@ impl Reloader {
         }
         self.check_memory(&coming)?;
         let services = self.composition.admit(&next.services)?;
-        check_handlers(&next.triggers, &services)?;
+        check_handlers(next.cycle_triggers(), &services)?;
         check_functions(&next, &services)?;
         changes.extend(self.composition.other_components(&services));
         let coming = self.bindings.declare(&coming)?;

@@ -225,7 +225,7 @@ fn info(body: &[u8]) -> Option<(u64, u64, u64)> {
     let is_right = info["stream_name"] == "ORD"
         && info["name"] == "latent_a_p0"
         && config["durable_name"] == "latent_a_p0"
-        && config["deliver_policy"] == "all"
+        && ["all", "new", "by_start_sequence", "by_start_time"].iter().any(|policy| config["deliver_policy"] == *policy)
         && config["ack_policy"] == "explicit"
         && config["replay_policy"] == "instant"
         && config["filter_subject"] == "orders.p0"

@@ -35,14 +35,13 @@ fn story(triggers: Vec<TriggerEvent>) -> Story {
         history: EventHistory::of_triggers(triggers),
         letters: Vec::new(),
         replays: Vec::new(),
-        untold: std::collections::BTreeSet::new(),
     }
 }
 
 #[test]
 fn a_trigger_that_a_broker_wakes_is_not_told_as_none() {
     let none = story(Vec::new());
-    let broker = Story { untold: ["triage".to_owned()].into(), ..story(Vec::new()) };
+    let broker = story(vec![TriggerEvent::on_broker("triage".to_owned(), 5, None)]);
     assert!(tell(&none, 0).contains("none wakes for this topic"));
     let told = tell(&broker, 0);
     assert!(told.contains("triage: a broker wakes it") && !told.contains("none wakes"), "{told}");

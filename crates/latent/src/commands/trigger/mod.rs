@@ -1,4 +1,6 @@
-//! `latent trigger`: every binding, what it is doing and what is left; and the state of those that are gone.
+//! `latent trigger`: every binding, what it is doing and what is left; the state of those that are gone; and in `redrive` what a broker gave up.
+
+mod redrive;
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +8,6 @@ use clap::{Args, Subcommand};
 use latent_core::{Clock as _, SystemClock};
 
 use crate::access::{Access, Stopped, unexpected, without_bindings};
-use crate::cli::LaterArgs;
 use crate::config::{self, Config, NamedFiles, nearest};
 use crate::control::{Answer, ControlError, Forgotten, RemovedTrigger, Request, TriggerStatus};
 use crate::data_dir::DataDir;
@@ -23,9 +24,8 @@ pub(crate) enum TriggerCommand {
     Status(StatusArgs),
     /// Forget the state of a trigger that is not configured any more
     Forget(ForgetArgs),
-    /// Not built in this version: publish stranded events again
-    #[command(hide = true)]
-    Redrive(LaterArgs),
+    /// Publish again what the broker has given up on
+    Redrive(redrive::RedriveArgs),
 }
 
 /// Arguments of `latent trigger status`.
@@ -70,9 +70,7 @@ pub(crate) fn trigger(command: &TriggerCommand, output: &mut Output) -> Result<(
         TriggerCommand::Status(args) if args.removed => removed(args, output),
         TriggerCommand::Status(args) => status(args, output),
         TriggerCommand::Forget(args) => forget(args, output),
-        TriggerCommand::Redrive(_) => {
-            Err(CliError::NotBuilt { what: "latent trigger redrive".to_owned(), instead: "see `latent trigger status`" })
-        }
+        TriggerCommand::Redrive(args) => redrive::redrive(args, output),
     }
 }
 

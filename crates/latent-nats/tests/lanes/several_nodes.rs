@@ -1,0 +1,73 @@
+//! Two and three nodes on the same partitions.
+
+use latent_testkit::require_broker;
+
+use crate::world::{Setup, World};
+
+/// T-104: a node that dies with events under way is followed by another, and no event of a key begins before the earlier ones are settled.
+#[tokio::test]
+async fn another_node_takes_over_and_keeps_the_order_of_each_key() {
+    require_broker!();
+    let world = World::start(Setup { ack_wait_millis: 3_000, ..Setup::default() }).await;
+    for number in 0..4 {
+        world.publish(0, ["a", "b"][number % 2], &format!("hang-{number}")).await;
+    }
+    let first = world.node("first");
+    world.handler.until_runs(2).await;
+    let second = world.node("second");
+    first.kill().await;
+    world.handler.go_on(1_000);
+    world.until_settled(0).await;
+    for (key, numbers) in [("a", [0, 2]), ("b", [1, 3])] {
+        let runs = world.handler.of_key(key);
+        let last: Vec<_> = numbers.map(|number| format!("hang-{number}")).to_vec();
+        assert!(runs.ends_with(&last) && runs.len() <= 3, "{key}: {runs:?}");
+    }
+    second.stop().await;
+}
+
+/// T-104, T-111: three nodes, several partitions, nodes that die and begin again while events come: everything is settled, in order by key, and
+/// no two runs of a key overlap.
+#[tokio::test]
+async fn three_nodes_with_kills_keep_order_and_settle_everything() {
+    const COUNT: usize = 120;
+    require_broker!();
+    let world = World::start(Setup { partitions: 2, ack_wait_millis: 3_000, ..Setup::default() }).await;
+    let mut nodes = Vec::from(["first", "second", "third"].map(|name| world.node(name)));
+    for number in 0..COUNT {
+        for partition in 0..2 {
+            world.publish(partition, &format!("k{partition}{}", number % 3), &format!("ok-{number}")).await;
+        }
+        if number % 40 == 20 {
+            nodes.remove(0).kill().await;
+            nodes.push(world.node("another"));
+        }
+    }
+    for partition in 0..2 {
+        world.until_settled(partition).await;
+    }
+    world.assert_order(&["k00", "k01", "k02", "k10", "k11", "k12"], COUNT / 3);
+    for node in nodes {
+        node.stop().await;
+    }
+}
+
+/// T-104: the pin moves while its holder runs something: what runs ends and is settled, the rest goes to the new holder.
+#[tokio::test]
+async fn a_pin_that_is_taken_away_ends_nothing_that_runs() {
+    require_broker!();
+    let world = World::start(Setup { ack_wait_millis: 3_000, ..Setup::default() }).await;
+    for number in 0..6 {
+        world.publish(0, "a", &format!("hang-{number}")).await;
+    }
+    let first = world.node("first");
+    world.handler.until_runs(1).await;
+    let second = world.node("second");
+    world.admin.unpin(crate::world::STREAM, "latent_work_p0", "latent").await;
+    world.handler.go_on(1_000);
+    world.until_settled(0).await;
+    world.assert_order(&["a"], 6);
+    assert_eq!(world.handler.of_key("a").len(), 6, "nothing ran twice");
+    first.stop().await;
+    second.stop().await;
+}

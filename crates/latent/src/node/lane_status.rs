@@ -1,0 +1,72 @@
+//! How the triggers that follow `nats-jetstream-pull-v2` stand: what the delivery cycle does, with what the broker said of their consumers last
+//! (T-110).
+
+use std::collections::BTreeMap;
+
+use latent_nats::lanes::{LaneMonitor, LaneReport};
+
+use crate::control::{BindingState, TriggerStatus};
+use crate::engine::Engine;
+
+/// The lanes of each trigger, together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Consumers {
+    /// `None` while not all were asked yet.
+    pending: Option<u64>,
+    unacknowledged: Option<u64>,
+    /// What stands in the way of one of them.
+    trouble: Option<String>,
+    /// Partitions of which the broker gave up on messages.
+    stranded: u64,
+    stranded_at: Option<u64>,
+}
+
+/// By the trigger's id.
+pub(super) fn of(monitors: &[LaneMonitor]) -> BTreeMap<String, Consumers> {
+    let mut all: BTreeMap<String, Consumers> = BTreeMap::new();
+    for report in monitors.iter().flat_map(LaneMonitor::lanes) {
+        let known = all.remove(report.trigger.as_str());
+        all.insert(report.trigger.to_string(), Consumers::with(known, &report));
+    }
+    all
+}
+
+impl Consumers {
+    fn with(known: Option<Self>, report: &LaneReport) -> Self {
+        let seen = |number: u64| report.is_inspected.then_some(number);
+        let known = known.unwrap_or(Self { pending: Some(0), unacknowledged: Some(0), ..Self::default() });
+        let sum = |known: Option<u64>, more: u64| known.zip(seen(more)).map(|(known, more)| known.saturating_add(more));
+        let trouble = report.trouble.as_ref().map(|(fault, why, _)| format!("{}: {why}", fault.kind()));
+        Self {
+            // The broker counts apart what was never delivered.
+            pending: sum(known.pending, report.pending.saturating_add(report.unacknowledged)),
+            unacknowledged: sum(known.unacknowledged, report.unacknowledged),
+            trouble: known.trouble.or(trouble),
+            stranded: known.stranded.saturating_add(u64::from(report.stranded.is_some())),
+            stranded_at: known.stranded_at.or(report.stranded.map(|stranded| stranded.settled_up_to.saturating_add(1))),
+        }
+    }
+
+    /// What the cycle says, with what the broker says.
+    pub(super) fn status(&self, cycle: TriggerStatus) -> TriggerStatus {
+        let waits = self.pending.is_some_and(|pending| pending > 0);
+        let state = match cycle.state {
+            BindingState::Stopped => BindingState::Stopped,
+            _ if self.trouble.is_some() => BindingState::Stalled,
+            BindingState::Idle if self.stranded > 0 => BindingState::Stranded,
+            // Messages wait at the broker, or another node has them.
+            BindingState::Idle if waits => BindingState::Busy,
+            state => state,
+        };
+        TriggerStatus {
+            engine: Engine::Nats.word().to_owned(),
+            state,
+            pending: self.pending,
+            unacknowledged: self.unacknowledged,
+            stranded: self.stranded,
+            stranded_at: self.stranded_at,
+            last_error: self.trouble.clone().or(cycle.last_error),
+            ..cycle
+        }
+    }
+}
