@@ -27,11 +27,11 @@ impl Carrier {
                 Event::Inspected { operation, result } => self.take_inspected(operation, result),
                 Event::Delivered { pull, message } => self.take_delivered(pull, message),
                 Event::Heartbeat { pull } => self.take_sign(pull),
-                Event::PullEnded { operation, end } => {
-                    if let Some(Purpose::Pull { lane }) = self.ended(operation) {
-                        self.take_pull_ended(lane, end);
-                    }
-                }
+                Event::PullEnded { operation, end } => match self.ended(operation) {
+                    Some(Purpose::Pull { lane }) => self.take_pull_ended(lane, end),
+                    Some(Purpose::Keep { lane }) => self.take_kept(lane, end),
+                    _ => {}
+                },
                 Event::Settled { operation, answer } => self.take_settled(operation, answer),
                 Event::Closed(evidence) => {
                     self.session = None;
@@ -182,7 +182,14 @@ impl Carrier {
                 office.health.settlements_uncertain += u64::from(confirmation == Confirmation::Uncertain);
                 office.desk.lane.handle_settled(now, sequence, confirmation);
             }
-            Purpose::Inspect { .. } | Purpose::Pull { .. } => {}
+            Purpose::Inspect { .. } | Purpose::Pull { .. } | Purpose::Keep { .. } => {}
+        }
+        // What was given up may be over with it: a settlement without anything else unsettled moves the consumer on.
+        let looks_again = office.health.stranded.is_some() && office.desk.lane.held() == 0;
+        drop(office);
+        if looks_again {
+            // Refused where there is no room: the sweep, or the next pull, looks then.
+            let _ = self.begin_inspection(purpose.lane(), None, false);
         }
     }
 
