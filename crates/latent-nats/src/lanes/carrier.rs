@@ -90,6 +90,8 @@ struct Carried {
     asked_at: MonoTime,
     /// A pull that keeps the pin is under way.
     keeping: bool,
+    /// To be inspected once nothing is held.
+    looks_again: bool,
     timer: Option<MonoTime>,
 }
 
@@ -252,7 +254,17 @@ impl Carrier {
             }
         }
         self.keep_pin(place);
+        self.look_again(place);
         self.set_timer(place);
+    }
+
+    fn look_again(&mut self, place: usize) {
+        let is_due = |lane: &&mut Carried| lane.looks_again && lane.inspections == 0 && lane.cell.office().desk.lane.held() == 0;
+        if let Some(lane) = self.lanes.get_mut(place).filter(is_due) {
+            lane.looks_again = false;
+            // Refused where there is no room: the sweep, or the next pull, looks then.
+            let _ = self.begin_inspection(place, None, false);
+        }
     }
 
     fn next_command(&mut self, place: usize) -> Option<LaneCommand> {
@@ -425,6 +437,7 @@ impl Carried {
             pin_millis: None,
             asked_at: MonoTime::ZERO,
             keeping: false,
+            looks_again: false,
             timer: None,
         }
     }

@@ -184,12 +184,11 @@ impl Carrier {
             }
             Purpose::Inspect { .. } | Purpose::Pull { .. } | Purpose::Keep { .. } => {}
         }
-        // What was given up may be over with it: a settlement without anything else unsettled moves the consumer on.
-        let looks_again = office.health.stranded.is_some() && office.desk.lane.held() == 0;
+        let is_stranded = office.health.stranded.is_some();
         drop(office);
-        if looks_again {
-            // Refused where there is no room: the sweep, or the next pull, looks then.
-            let _ = self.begin_inspection(purpose.lane(), None, false);
+        if let Some(lane) = self.lanes.get_mut(purpose.lane()) {
+            // With nothing else unsettled it moves the consumer on, beyond what the broker gave up.
+            lane.looks_again |= is_stranded;
         }
     }
 
