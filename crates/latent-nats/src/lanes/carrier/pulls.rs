@@ -33,6 +33,8 @@ pub(super) struct Wanted {
     expires_millis: u64,
 }
 
+/// How often a pin is kept within the time that it lasts without that.
+const KEEPS: u64 = 3;
 /// Silences of one heartbeat after which a pull's connection is given up.
 const SILENCES: u64 = 3;
 /// A pull shorter than this has no heartbeat.
@@ -81,6 +83,11 @@ impl Carrier {
         for _ in 0..self.pulls_waiting.len() {
             let Some(place) = self.pulls_waiting.pop_front() else { return };
             let Some(PullState::Waiting(wanted)) = self.lanes.get(place).map(|lane| lane.pull) else { continue };
+            if self.lanes.get(place).is_some_and(|lane| lane.keeping) {
+                // One pull of a consumer at a time: behind the answer, which comes at once.
+                self.pulls_waiting.push_back(place);
+                continue;
+            }
             match self.begin_pull(place, wanted) {
                 Ok(()) => {}
                 Err(
@@ -121,10 +128,46 @@ impl Carrier {
         let operation = session.begin_pull(lane.cell.binding.consumer(), &request)?;
         let answer_millis = limits::ANSWER_MILLIS.default;
         let silence_millis = heartbeat.map_or(expires_millis, |millis| millis * SILENCES).saturating_add(answer_millis);
-        lane.pull = PullState::Open { heard_at: now, silence_millis };
+        (lane.pull, lane.asked_at) = (PullState::Open { heard_at: now, silence_millis }, now);
         self.signs.insert((now.plus_millis(silence_millis), place));
         self.begun(operation, Purpose::Pull { lane: place }, answer_millis);
         Ok(())
+    }
+
+    /// When a pin is to be kept by a pull that brings nothing: the lane holds something under it and has no room to ask for more.
+    pub(super) fn keep_at(&self, place: usize) -> Option<MonoTime> {
+        let lane = self.lanes.get(place).filter(|lane| lane.pull == PullState::None && !lane.keeping && self.session.is_some())?;
+        lane.cell.office().desk.lane.pin_to_keep()?;
+        Some(lane.asked_at.plus_millis(lane.pin_millis? / KEEPS))
+    }
+
+    pub(super) fn keep_pin(&mut self, place: usize) {
+        let now = self.clock.mono();
+        if self.keep_at(place).is_none_or(|at| at > now) {
+            return;
+        }
+        let Some(lane) = self.lanes.get_mut(place) else { return };
+        lane.asked_at = now;
+        let pin = {
+            let office = lane.cell.office();
+            office.desk.lane.pin_to_keep().and_then(|number| office.pin(number))
+        };
+        let Some((pin, session)) = pin.zip(self.session.as_mut()) else { return };
+        // Refused where there is no room, and tried again before the pin is over.
+        if let Ok(operation) = session.begin_pull(lane.cell.binding.consumer(), &PullRequest::keeping(pin)) {
+            lane.keeping = true;
+            self.begun(operation, Purpose::Keep { lane: place }, limits::ANSWER_MILLIS.default);
+        }
+    }
+
+    pub(super) fn take_kept(&mut self, place: usize, end: Ended) {
+        let now = self.clock.mono();
+        let Some(lane) = self.lanes.get_mut(place) else { return };
+        lane.keeping = false;
+        if matches!(end.how, PullClose::Status { status: PullStatus::PinLost, .. }) {
+            lane.pull = PullState::None;
+            lane.cell.office().desk.lane.handle_pull_ended(now, PullEnd::PinLost);
+        }
     }
 
     /// The broker was heard of a pull.
