@@ -1,4 +1,5 @@
-//! A handler that does what its event's payload says, well or badly: `verb` or `verb:argument:…`.
+//! A handler that does what its event's payload says, well or badly: `verb` or `verb:argument:…`. `turns|one|another` does another thing at
+//! each delivery, and the last of them at all further ones.
 //!
 //! What a guest sees is reported as the reason of a rejection, because that is what a host test can read.
 
@@ -13,18 +14,26 @@ latent_sdk::handler!(handle);
 
 fn handle(event: Event) -> Handled {
     let text = event.text()?.to_owned();
-    let (verb, rest) = text.split_once(':').unwrap_or((&text, ""));
+    let Some(turns) = text.strip_prefix("turns|") else { return act(&event, &text) };
+    let turns: Vec<_> = turns.split('|').collect();
+    let delivery = event.delivery_count.clamp(1, turns.len() as u32);
+    act(&event, turns[delivery as usize - 1])
+}
+
+fn act(event: &Event, text: &str) -> Handled {
+    let (verb, rest) = text.split_once(':').unwrap_or((text, ""));
     match verb {
         "ok" => Ok(()),
         "reject" => Err(Reject::because(rest)),
         "retry" => retry(rest),
-        "see-event" => saw(&event),
+        "see-event" => saw(event),
+        "emit" => emit(event, rest),
         "publish" => publish_once(rest),
         "publish-or-fail" => Ok(publish(rest).send().map(drop)?),
         "publish-many" => publish_many(rest),
         "publish-then-trap" => publish_then_trap(rest),
         "publish-bytes" => publish_bytes(rest),
-        "publish-content" => publish_content(&event, rest),
+        "publish-content" => publish_content(event, rest),
         "derive" => saw([context::derive(), context::derive(), context::derive_label("a"), context::derive_label("")]),
         "context" => saw((context::activation_id(), context::trace(), context::tenant())),
         "remaining" => remaining(),
@@ -87,6 +96,12 @@ fn publish_many(rest: &str) -> Handled {
     let (topic, count) = rest.split_once(':').unwrap_or((rest, "1"));
     let answers = (0..number(count)?).map(|_| publish(topic).bytes([1]).send().map(|receipt| receipt.sequence));
     saw(answers.collect::<Vec<_>>())
+}
+
+/// `topic:text`: publishes the text under the event's key, and is done.
+fn emit(event: &Event, rest: &str) -> Handled {
+    let (topic, text) = rest.split_once(':').unwrap_or((rest, ""));
+    Ok(publish(topic).text(text).key(event.key.clone().unwrap_or_default()).send().map(drop)?)
 }
 
 /// `topic`: has its receipt and traps.

@@ -40,6 +40,8 @@ pub(super) struct Health {
     /// Of the last inspection.
     pub(super) pending: u64,
     pub(super) unacknowledged: u64,
+    /// Up to here everything was settled.
+    pub(super) settled_up_to: u64,
     /// The broker has given up on messages behind this sequence and nothing is delivered and unsettled.
     pub(super) stranded: Option<Stranded>,
     /// When it was inspected last.

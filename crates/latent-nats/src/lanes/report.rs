@@ -18,6 +18,8 @@ pub struct LaneReport {
     pub pending: u64,
     /// Messages delivered and not settled, wherever, as the broker said last, or as it is known here.
     pub unacknowledged: u64,
+    /// Everything up to this sequence was settled, as the broker said last.
+    pub settled_up_to: u64,
     /// Messages held here.
     pub held: u64,
     /// Messages that the broker has given up on.
@@ -42,6 +44,7 @@ impl LaneReport {
             pending: health.pending,
             // Whoever has the pin, and knows everything that is unsettled, knows it better than the last answer.
             unacknowledged: if office.desk.lane.is_gate_open() { held } else { health.unacknowledged },
+            settled_up_to: health.settled_up_to,
             held,
             stranded: health.stranded,
             is_inspected: health.inspected_at.is_some(),

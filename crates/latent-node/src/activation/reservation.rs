@@ -58,6 +58,16 @@ impl Reservation {
         self.manager.parts.catalog.start_allowed(&held.pin, &held.target.tenant)
     }
 
+    /// Pins where the call leads now. For a reservation that was made long before its event came: what came after a change of the route is
+    /// for what the route names then. Where it leads nowhere the pin stays, and the start says why not.
+    pub(crate) fn follow_route(&mut self) {
+        let Some(held) = &mut self.held else { return };
+        if let Ok(pin) = self.manager.parts.catalog.resolve(held.target.call()) {
+            (self.digest, self.generation) = (pin.digest, pin.generation);
+            held.pin = pin;
+        }
+    }
+
     pub(super) fn belongs_to(&self, manager: &Arc<LocalActivationManager>) -> bool {
         Arc::ptr_eq(&self.manager, manager)
     }

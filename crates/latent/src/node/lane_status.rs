@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use latent_core::{BindingId, Offset, Partition};
 use latent_nats::lanes::{LaneMonitor, LaneReport};
 
 use crate::control::{BindingState, TriggerStatus};
@@ -19,6 +20,13 @@ pub(super) struct Consumers {
     /// Partitions of which the broker gave up on messages.
     stranded: u64,
     stranded_at: Option<u64>,
+}
+
+/// Where a trigger's partition is settled up to, as its broker said last; 0 while it has not said.
+pub(super) fn settled_up_to(monitors: &[LaneMonitor], trigger: &BindingId, partition: Partition) -> Offset {
+    let id = format!("{trigger}_p{partition}");
+    let of_lane = monitors.iter().flat_map(LaneMonitor::lanes).find(|report| report.trigger == *trigger && report.id.as_str() == id);
+    Offset(of_lane.map_or(0, |report| report.settled_up_to))
 }
 
 /// By the trigger's id.

@@ -182,12 +182,21 @@ impl ControlTarget for Reports {
         let config = self.reloader.config();
         let dead_letters: BTreeMap<_, _> =
             config.cycle_triggers().filter_map(|trigger| Some((&trigger.id, trigger.dead_letter.as_ref()?))).collect();
-        // What a broker has handed out nowhere here it may have handed out elsewhere, or it is done with.
+        // What a broker has not handed out here it may have handed out elsewhere, or it is done with.
         let on_broker: BTreeSet<_> = config.lane_triggers().map(|lane| &lane.trigger.id).collect();
+        let monitors = self.composition.providers.lane_monitors();
+        let as_settled = |mut status: EventStatus| {
+            let is_unseen = status.state == EventState::Unseen && on_broker.contains(&status.binding);
+            if is_unseen && *offset <= lane_status::settled_up_to(monitors, &status.binding, *partition) {
+                status.state = EventState::Settled;
+            }
+            status
+        };
         let statuses = self.deliveries.event(topic.clone(), *partition, *offset).wait();
         let is_known = |status: &EventStatus| status.state != EventState::Unseen || !on_broker.contains(&status.binding);
         let mut triggers: Vec<_> = statuses
             .into_iter()
+            .map(as_settled)
             .filter(is_known)
             .map(|status| {
                 let dead_letter = dead_letters.get(&status.binding).map(|topic| topic.as_str().to_owned());

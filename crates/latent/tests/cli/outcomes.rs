@@ -28,13 +28,13 @@ const ENDS: &[(&str, &str, Option<&str>, usize)] = &[
 ];
 
 /// A node whose standard error is a file.
-struct Logging {
-    child: ChildGuard,
-    log: PathBuf,
+pub(crate) struct Logging {
+    pub(crate) child: ChildGuard,
+    pub(crate) log: PathBuf,
 }
 
 impl Logging {
-    fn start(env: &CliEnv) -> Self {
+    pub(crate) fn start(env: &CliEnv) -> Self {
         let log = env.folder().join("node.log");
         let mut command = env.command(["run", "-c", "latent.toml"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
@@ -46,14 +46,14 @@ impl Logging {
     }
 
     /// The fields of each line about a run that did not succeed: `offset` of an event of `in`, and what else it says.
-    fn ends(&self) -> Vec<BTreeMap<String, String>> {
+    pub(crate) fn ends(&self) -> Vec<BTreeMap<String, String>> {
         let log = std::fs::read_to_string(&self.log).unwrap();
         let lines = log.lines().filter(|line| line.contains("activation ended"));
         let fields = |line: &str| line.split_whitespace().filter_map(|word| word.split_once('=')).map(owned).collect();
         lines.map(fields).collect()
     }
 
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         self.child.terminate().unwrap();
         assert_eq!(self.child.wait_at_most(HANG_LIMIT).unwrap().unwrap().code(), Some(0));
     }

@@ -82,7 +82,11 @@ impl Carrier {
             if let Some(question) = question {
                 office.desk.lane.handle_inspected(now, question, Some(seen));
             }
-            if let Some(end) = office.desk.lane.available_end(&seen) {
+            let lane_of = &office.desk.lane;
+            // What is held here and was told already is among the unsettled.
+            let is_told = of_sweep && lane_of.held() > 0;
+            let end = if is_told { lane_of.available_behind(0, seen.pending) } else { lane_of.available_end(&seen) };
+            if let Some(end) = end {
                 office.desk.tell_available(end);
             }
             drop(office);
@@ -221,5 +225,6 @@ fn note(office: &mut Office, info: &ConsumerInfo, now: latent_core::MonoTime) ->
     let was = office.health.stranded == stranded || stranded.is_none();
     (office.health.pending, office.health.unacknowledged) = (state.pending, state.ack_pending);
     (office.health.stranded, office.health.inspected_at) = (stranded, Some(now));
+    office.health.settled_up_to = office.health.settled_up_to.max(settled_up_to);
     was
 }

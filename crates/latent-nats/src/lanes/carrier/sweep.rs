@@ -73,7 +73,8 @@ impl Sweep {
 }
 
 impl Carrier {
-    /// Inspects the lanes whose turn it is and that have nothing to do: of the others more is known already.
+    /// Inspects the lanes whose turn it is and that ask for nothing: of the others more is known already. One that asks for nothing because
+    /// all its places are taken has to learn what waits behind them, too.
     pub(super) fn sweep_on(&mut self) {
         if self.session.is_none() {
             return;
@@ -81,7 +82,7 @@ impl Carrier {
         for place in self.sweep.due(self.clock.mono()) {
             let is_quiet = self.lanes.get(place).is_some_and(|lane| {
                 let office = lane.cell.office();
-                lane.pull == PullState::None && lane.inspections == 0 && office.desk.lane.held() == 0 && !office.desk.lane.is_asked()
+                lane.pull == PullState::None && lane.inspections == 0 && !office.desk.lane.is_asked()
             });
             if is_quiet && self.begin_inspection(place, None, true).is_ok() {
                 self.sweep.open += 1;

@@ -75,13 +75,21 @@ impl Cycle {
             CycleState::Stalled
         } else if pending == 0 {
             CycleState::Idle
-        } else if self.window_used() >= self.options.window_max && self.cursor < self.known_end && self.ready.is_empty() {
+        } else if self.is_full(unacknowledged) && self.cursor < self.known_end && self.ready.is_empty() {
             CycleState::Saturated
         } else if unacknowledged == 0 && self.ready.is_empty() && !self.wants_pull() && self.pull_open.is_none() {
             CycleState::Delayed
         } else {
             CycleState::Busy
         }
+    }
+
+    /// Whether nothing further is looked at. A broker hands out no more than may be in flight: where something of that runs, it goes on.
+    fn is_full(&self, unacknowledged: u64) -> bool {
+        if self.is_handed_out() {
+            return self.handed_room() == 0 && unacknowledged == 0;
+        }
+        self.window_used() >= self.options.window_max
     }
 
     fn is_delayed(&self, offset: Offset) -> bool {

@@ -1,6 +1,6 @@
 //! One partition of one binding in the driver: its cycle, its source, the reservations behind its permits, and what people may know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use latent_core::{
@@ -12,7 +12,7 @@ use super::allowance::LogAllowance;
 use super::handle::EventQuery;
 use super::log::{Attempt, detail_of, failure_of};
 use super::{BindingStatus, EventStatus, News, PartitionSpec, Shared};
-use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState, EventState, Termination};
+use crate::delivery::cycle::{Command, Cycle, CycleOptions, CycleState, EventState, Intake, Termination};
 use crate::delivery::limits;
 use crate::delivery::origin_of;
 use crate::delivery::policy::DeliveryPolicy;
@@ -22,6 +22,9 @@ use crate::{ActivationEnd, InboundOrder, InboundTarget, Reservation};
 /// Between two lines about the same fault of a source, and before one about another.
 const FAULT_TOLD_EVERY_MILLIS: u64 = 60_000;
 const OTHER_FAULT_TOLD_AFTER_MILLIS: u64 = 1_000;
+
+/// Events of which it is known that they were settled here, where nothing but the broker remembers them.
+const SETTLED_KNOWN_MAX: usize = 256;
 
 /// What the partitions of one binding share.
 pub(super) struct UnitParts {
@@ -60,6 +63,9 @@ pub(super) struct Unit {
     partition: Partition,
     source: Box<dyn Source>,
     permits: Vec<Reservation>,
+    intake: Intake,
+    /// The last ones, of a source that hands events out.
+    settled_here: VecDeque<Offset>,
     open: BTreeMap<Offset, Open>,
     /// Why events that are not settled never run (again), in more words than the cycle needs.
     verdicts: BTreeMap<Offset, Verdict>,
@@ -99,6 +105,8 @@ impl Unit {
             partition: spec.partition,
             source: spec.source,
             permits: Vec::new(),
+            intake: spec.intake,
+            settled_here: VecDeque::new(),
             open: BTreeMap::new(),
             verdicts,
             refused_until: None,
@@ -309,7 +317,7 @@ impl Unit {
     ) -> Option<(Reservation, InboundOrder)> {
         self.note_source(now, answer.as_ref().err());
         let answer = if self.cycle.may_start(offset) { answer } else { Err(no_longer_ours()) };
-        let (event, reservation) = match answer.and_then(|event| Ok((event, self.reservation_of(offset)?))) {
+        let (event, mut reservation) = match answer.and_then(|event| Ok((event, self.reservation_of(offset)?))) {
             Ok(begun) => begun,
             Err(error) => {
                 self.open.remove(&offset);
@@ -318,6 +326,10 @@ impl Unit {
                 return None;
             }
         };
+        if self.intake == Intake::HandedOut {
+            // It was made before the event was asked for.
+            reservation.follow_route();
+        }
         let open = self.open.get_mut(&offset)?;
         open.stored_at = Some(event.stored_at);
         open.activation = Some(reservation.activation());
@@ -386,10 +398,26 @@ impl Unit {
             let waited = stored_at.map(|stored_at| unix.0.saturating_sub(stored_at.0));
             shared.count_settled(waited);
             self.count(offset, settlement);
+            self.remember_settled(offset);
             self.verdicts.remove(&offset);
         }
         self.cycle.handle_settled(now, offset, answer);
         self.forget_if_gone(offset);
+    }
+
+    fn remember_settled(&mut self, offset: Offset) {
+        if self.intake == Intake::HandedOut {
+            self.settled_here.truncate(SETTLED_KNOWN_MAX - 1);
+            self.settled_here.push_front(offset);
+        }
+    }
+
+    /// What is done with one event, and the attempts made on it.
+    fn event(&self, offset: Offset) -> (EventState, u32) {
+        match self.cycle.event(offset) {
+            (EventState::Unseen, _) if self.settled_here.contains(&offset) => (EventState::Settled, 0),
+            known => known,
+        }
     }
 
     fn count(&mut self, offset: Offset, settlement: Settlement) {
@@ -493,7 +521,7 @@ pub(super) fn event_statuses<'a>(units: impl Iterator<Item = &'a Unit>, query: &
     let (now, unix) = (clock.mono(), clock.unix());
     let is_asked = |unit: &&Unit| unit.partition == query.partition && unit.parts.topic == query.topic;
     let status = |unit: &Unit| {
-        let (state, attempts) = unit.cycle.event(query.offset);
+        let (state, attempts) = unit.event(query.offset);
         let next_attempt_at = if let EventState::Delayed(until) = state { Some(unix_of(until, now, unix)) } else { None };
         let UnitParts { id, policy, .. } = &*unit.parts;
         EventStatus { binding: id.clone(), state, attempts, attempts_max: policy.deliveries_max, next_attempt_at }
