@@ -36,6 +36,9 @@ pub trait InOrder: EventBus {
     /// Up to the first that is no acknowledgement of a new record, each is stored, in this order and with nothing of anybody else between
     /// them. From that one on a record lies where this order has it, or was not stored. Which of the two, who reads the topic's end learns:
     /// one that is uncertain, or that a late publication of the same record came before, may lie in its place with others behind it.
+    ///
+    /// On a broker whose stream has replicas this holds as long as nobody else publishes to the topic meanwhile; a record of somebody else
+    /// that comes in the midst of the call may leave one of the call's out that others are stored behind.
     fn publish_behind(&self, topic: &str, fence: Fence, records: &[NewRecord]) -> Vec<PublishResult>;
 }
 

@@ -8,7 +8,9 @@
 //! Invariant: the destination holds a beginning of what can be read of the source, in its order and nothing else, or there is a
 //! [`Finding`] and nothing more is published. A publication is conditional on the end that the destination had when it was compared, and on
 //! the one before it ([`crate::InOrder`]), so one that comes late, of an earlier run too, is stored in its place or not at all. What is known of an earlier run
-//! ([`Position`]) only saves reading: it is believed when the records that it names are there.
+//! ([`Position`]) only saves reading: it is believed when the records that it names are there. Who migrates several partitions of a topic
+//! goes on with the one that was being published when an earlier run ended ([`Progress::at_work`]): late publications of it then find their
+//! places taken, by the same records.
 
 mod comparing;
 mod copying;

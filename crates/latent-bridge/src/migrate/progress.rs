@@ -35,6 +35,8 @@ pub struct Progress {
     pub destination: String,
     /// By topic and partition.
     pub positions: BTreeMap<(String, u32), Position>,
+    /// The partition that is being published.
+    pub at_work: Option<(String, u32)>,
 }
 
 /// Why a text is no progress.
@@ -54,6 +56,7 @@ struct Document {
     source: String,
     destination: String,
     positions: Vec<Entry>,
+    at_work: Option<(String, u32)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -84,7 +87,8 @@ impl Progress {
             last: position.last.to_string(),
         };
         let positions = self.positions.iter().map(entry).collect();
-        let document = Document { source: self.source.clone(), destination: self.destination.clone(), positions };
+        let Self { source, destination, at_work, .. } = self.clone();
+        let document = Document { source, destination, positions, at_work };
         let body = serde_json::to_string(&document).map_err(|_| ProgressError::Foreign)?;
         Ok(format!("{HEAD}{}\n{body}\n", check(&body)))
     }
@@ -106,7 +110,7 @@ impl Progress {
             let (first, source, destination) = (Offset(first), Offset(source), Offset(destination));
             positions.insert((topic, partition), Position { first, source, destination, records, last });
         }
-        Ok(Self { source: document.source, destination: document.destination, positions })
+        Ok(Self { source: document.source, destination: document.destination, positions, at_work: document.at_work })
     }
 
     /// The name of the file for a migration between these two, where nobody gives another one.

@@ -89,7 +89,7 @@ macro_rules! contract_tests {
             volume: three_thousand_records_are_fetched_whole_while_others_publish,
             in_order: records_are_stored_one_behind_the_other_and_only_where_nothing_came_between,
             in_order: nothing_is_stored_behind_one_that_is_not_new,
-            in_order: of_two_who_publish_behind_the_same_end_one_stores_all_and_the_other_nothing,
+            in_order: of_two_who_publish_behind_the_same_end_one_stores_a_beginning_and_the_other_nothing,
             in_order: thousands_in_one_call_are_stored_in_their_order,
             ordering: thirty_two_threads_with_one_uid_store_one_record,
             ordering: four_writers_and_four_readers_see_whole_ascending_records,

@@ -252,7 +252,7 @@ fn a_side_that_answers_out_of_order_is_not_used() {
 fn progress_is_read_back_and_any_changed_byte_of_it_is_noticed() {
     let position = Position { first: Offset(0), source: Offset(7), destination: Offset(9), records: 8, last: RecordDigest::of(&stored(7, "u", "x").record) };
     let positions = [(("a.b".to_owned(), 3), position), (("c".to_owned(), 0), position)].into();
-    let progress = Progress { source: "embedded:/data".to_owned(), destination: "nats:x".to_owned(), positions };
+    let progress = Progress { source: "embedded:/data".to_owned(), destination: "nats:x".to_owned(), positions, at_work: Some(("c".to_owned(), 0)) };
     let text = progress.encode().unwrap();
     assert_eq!(Progress::decode(&text), Ok(progress.clone()));
     assert!(progress.is_between("embedded:/data", "nats:x") && !progress.is_between("nats:x", "embedded:/data"));

@@ -149,20 +149,25 @@ struct Run<'r> {
 impl Run<'_> {
     /// Copies partition by partition. What ends one of them leaves the others; what ends a side ends all.
     fn copy_all(&mut self, work: &mut [Work], voice: &mut Voice, output: &mut Output) -> Result<(), CliError> {
-        for number in 0..work.len() {
-            let Some(one) = work.get_mut(number) else { break };
-            self.copy(one, voice, output)?;
-            let lost = one.finding.clone().filter(Finding::is_of_a_side);
-            if let Some(lost) = lost {
-                work.iter_mut().skip(number).for_each(|later| later.finding = Some(lost.clone()));
-                break;
+        let at_work = self.file.progress().at_work.clone();
+        let is_at_work = |one: &Work| at_work.as_ref().is_some_and(|(topic, partition)| *topic == one.topic && *partition == one.partition.0);
+        // What was under way when an earlier run ended may come late: it must find its place taken, and not another partition's record there.
+        work.sort_by_key(|one| !is_at_work(one));
+        let mut lost: Option<Finding> = None;
+        for one in work.iter_mut() {
+            match &lost {
+                Some(lost) => one.finding = Some(lost.clone()),
+                None => self.copy(one, voice, output)?,
             }
+            lost = lost.or_else(|| one.finding.clone().filter(Finding::is_of_a_side));
         }
+        work.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
         Ok(())
     }
 
     fn copy(&mut self, work: &mut Work, voice: &mut Voice, output: &mut Output) -> Result<(), CliError> {
         let known = self.file.progress().positions.get(&(work.topic.clone(), work.partition.0)).copied();
+        self.file.begin(&work.topic, work.partition)?;
         let mut copying = Copying::new(work.end, self.unreadable, known);
         let mut way = driving::Way { topic: &work.topic, partition: work.partition, source: &mut *self.source, destination: self.destination };
         let mut was_told = false;
@@ -214,5 +219,5 @@ impl Run<'_> {
 
 /// An empty progress between two logs.
 fn progress_between(source: &str, destination: &str) -> Progress {
-    Progress { source: source.to_owned(), destination: destination.to_owned(), positions: std::collections::BTreeMap::new() }
+    Progress { source: source.to_owned(), destination: destination.to_owned(), ..Progress::default() }
 }

@@ -65,6 +65,14 @@ impl ProgressFile {
         self.look()
     }
 
+    /// A partition is about to be published.
+    pub(super) fn begin(&mut self, topic: &str, partition: Partition) -> Result<(), CliError> {
+        let at_work = Some((topic.to_owned(), partition.0));
+        self.is_changed |= self.progress.at_work != at_work;
+        self.progress.at_work = at_work;
+        self.save()
+    }
+
     /// Where a partition is. Saved now and then.
     pub(super) fn note(&mut self, topic: &str, partition: Partition, position: Position) -> Result<(), CliError> {
         let known = self.progress.positions.insert((topic.to_owned(), partition.0), position);
