@@ -14,6 +14,7 @@ mod forgetting;
 mod holding;
 mod invoking;
 mod maintaining;
+mod migrating;
 mod mistakes;
 mod new;
 mod outcomes;
