@@ -1,6 +1,6 @@
 //! Between a directory and a broker, as the user who has the least rights that it takes.
 
-use latent_testkit::broker::Broker;
+use latent_testkit::broker::{Admin, Broker};
 use latent_testkit::require_broker;
 
 use super::super::cluster::{as_operator, broker, with_admin, with_node, without_node};
@@ -35,28 +35,37 @@ pub(super) fn sides_are_equal(env: &CliEnv, directory: &str) {
     }
 }
 
-/// The broker forgets every uid that it knew, as after `dedup_hours`.
+/// The broker forgets every uid that it knew, as after `dedup_hours`: started again, it remembers those of the window that it has when it is
+/// asked first.
 pub(super) fn forget_uids(broker: &Broker) {
+    let probe = [("Nats-Msg-Id", "probe")];
     with_admin(broker, async |admin| {
-        let update = async |nanos: u64| {
-            for stream in STREAMS {
-                let info = admin.client().request(format!("$JS.API.STREAM.INFO.{stream}"), "".into()).await.unwrap();
-                let mut config = serde_json::from_slice::<Value>(&info.payload).unwrap()["config"].clone();
-                config["duplicate_window"] = json!(nanos);
-                let reply = admin.client().request(format!("$JS.API.STREAM.UPDATE.{stream}"), config.to_string().into()).await.unwrap();
-                assert!(!String::from_utf8_lossy(&reply.payload).contains("\"error\""), "{:?}", reply.payload);
-            }
-        };
-        let publish = async || {
-            admin.publish_with("out.p0", &[("Nats-Msg-Id", "probe")], b"x").await;
-            admin.count("av_out").await
-        };
-        let known = publish().await;
-        update(100_000_000).await;
-        // Stored a second time: what is as old is forgotten, too.
-        while publish().await == known {}
-        update(7_200_000_000_000).await;
+        admin.publish_with("out.p0", &probe, b"x").await;
+        set_window(&admin, 100_000_000).await;
     });
+    broker.stop();
+    broker.restart();
+    with_admin(broker, async |admin| {
+        let known = admin.count("av_out").await;
+        let begun = std::time::Instant::now();
+        while admin.count("av_out").await == known {
+            assert!(begun.elapsed() < HANG_LIMIT, "it is stored a second time when the window has passed");
+            // The one is only asked about, since it is not stored there.
+            admin.publish_with("in.raw.p0", &[("Nats-Msg-Id", "probe"), ("Nats-Expected-Last-Sequence", "987654321")], b"x").await;
+            admin.publish_with("out.p0", &probe, b"x").await;
+        }
+        set_window(&admin, 7_200_000_000_000).await;
+    });
+}
+
+async fn set_window(admin: &Admin, nanos: u64) {
+    for stream in STREAMS {
+        let info = admin.client().request(format!("$JS.API.STREAM.INFO.{stream}"), "".into()).await.unwrap();
+        let mut config = serde_json::from_slice::<Value>(&info.payload).unwrap()["config"].clone();
+        config["duplicate_window"] = json!(nanos);
+        let reply = admin.client().request(format!("$JS.API.STREAM.UPDATE.{stream}"), config.to_string().into()).await.unwrap();
+        assert!(!String::from_utf8_lossy(&reply.payload).contains("\"error\""), "{:?}", reply.payload);
+    }
 }
 
 #[test]
@@ -109,7 +118,11 @@ fn an_outage_in_the_middle_is_waited_out() {
     command.stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut child = ChildGuard::spawn(&mut command).unwrap();
     // In the middle of a batch: what is in flight is lost, or stored without an answer.
-    with_admin(&broker, async |admin| while admin.count("av_in_raw").await <= 1_500 {});
+    with_admin(&broker, async |admin| {
+        while admin.count("av_in_raw").await <= 1_500 {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended before");
+        }
+    });
     broker.kill();
     broker.restart();
     let mut told = String::new();

@@ -31,7 +31,7 @@ impl Chance {
 }
 
 fn records() -> u64 {
-    std::env::var(RECORDS).map_or(12_000, |records| records.parse().unwrap())
+    std::env::var(RECORDS).map_or(30_000, |records| records.parse().unwrap())
 }
 
 fn spawn(env: &CliEnv, words: &[&str]) -> ChildGuard {
@@ -49,14 +49,27 @@ fn to_the_end(env: &CliEnv, words: &[&str]) -> Vec<Value> {
     told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// How long an undisturbed run takes: to start, and to do its work.
+#[derive(Clone, Copy)]
+struct Pace {
+    starting: Duration,
+    working: Duration,
+}
+
+impl Pace {
+    /// A moment at which a run has begun its work and got on by less than a tenth of all of it.
+    fn moment(self, chance: &mut Chance) -> Duration {
+        self.starting + self.working / 40 + chance.moment_in(self.working / 12)
+    }
+}
+
 /// Kills runs until so many kills have found one at work, then lets one come to its end. `after_kill` is told of each; `anew` makes the
 /// destination anew where a run was done before its kill.
-fn kill_often(env: &CliEnv, words: &[&str], working: Duration, chance: &mut Chance, mut after_kill: impl FnMut(u32), mut anew: impl FnMut()) -> (Vec<Value>, u32) {
+fn kill_often(env: &CliEnv, words: &[&str], pace: Pace, chance: &mut Chance, mut after_kill: impl FnMut(u32), mut anew: impl FnMut()) -> (Vec<Value>, u32) {
     let (mut kills, mut begun_anew) = (0, 0);
     while kills < KILLS {
         let mut child = spawn(env, words);
-        // Each gets a little further than its start; all together less than the whole way.
-        match child.wait_at_most(working / 25 + chance.moment_in(working / 12)).unwrap() {
+        match child.wait_at_most(pace.moment(chance)).unwrap() {
             Err(_) => {
                 child.kill().unwrap();
                 kills += 1;
@@ -91,13 +104,18 @@ fn ten_kills_on_the_way_to_a_broker_and_ten_on_the_way_back_lose_and_double_noth
     let env = both_of(&broker, records);
     provision(&env, "undisturbed");
     let begun = Instant::now();
+    let nothing = to_the_end(&env, &["out", "--from", "embedded:data", "--to", "embedded:undisturbed", "--progress", "n"]);
+    assert_eq!(copied(&nothing), 0);
+    let (starting, begun) = (begun.elapsed(), Instant::now());
     let undisturbed = to_the_end(&env, &["in.raw", "--from", "embedded:data", "--to", "embedded:undisturbed", "--progress", "u"]);
-    let working = begun.elapsed();
+    let pace = Pace { starting, working: begun.elapsed().saturating_sub(starting) };
     let expected = sides(&undisturbed);
     assert_eq!(copied(&undisturbed), records);
     assert!(expected.iter().all(|(source, destination)| source == destination));
 
     let mut chance = Chance(0x5eed);
+    // A broker answers each event, a directory each group.
+    let slower = Pace { working: pace.working * 2, ..pace };
     let to = [&["in.raw", "--from", "embedded:data", "--to", "nats", "--progress", "to"], &BY[..]].concat();
     let mut lost = 0;
     let after_kill = |kills: u32| {
@@ -113,7 +131,7 @@ fn ten_kills_on_the_way_to_a_broker_and_ten_on_the_way_back_lose_and_double_noth
         with_admin(&broker, async |admin| admin.delete_stream("av_in_raw").await);
         as_operator(&env, &["bus", "provision"]);
     };
-    let (there, anew_there) = kill_often(&env, &to, working, &mut chance, after_kill, anew_on_broker);
+    let (there, anew_there) = kill_often(&env, &to, slower, &mut chance, after_kill, anew_on_broker);
     assert_eq!(sides(&there), expected);
     assert_eq!(with_admin(&broker, async |admin| admin.count("av_in_raw").await), records, "and nothing else");
 
@@ -123,16 +141,16 @@ fn ten_kills_on_the_way_to_a_broker_and_ten_on_the_way_back_lose_and_double_noth
         std::fs::remove_dir_all(env.folder().join("back")).unwrap();
         provision(&env, "back");
     };
-    let (back, anew_back) = kill_often(&env, &from, working, &mut chance, |_| {}, begin_anew);
+    let (back, anew_back) = kill_often(&env, &from, pace, &mut chance, |_| {}, begin_anew);
     assert_eq!(sides(&back), expected, "what came back is what went there");
     // A process of its own, which copied nothing, compares the first with the last.
     let compared = to_the_end(&env, &["in.raw", "--from", "embedded:data", "--to", "embedded:back", "--verify-only"]);
     assert_eq!(sides(&compared), expected);
     println!(
-        "{records} records migrated to a broker through {KILLS} kills and back through {KILLS} kills, copied in {} ms without a kill: \
+        "{records} records migrated to a broker through {KILLS} kills and back through {KILLS} kills, copied and compared in {} ms without a kill: \
          the last runs copied {} and {}, destinations made anew {anew_there} and {anew_back}, progress lost {lost} times, uids forgotten by the \
          broker {} times; partitions with the same SHA-256 of uid, key, media type, attributes and payload in all three logs: {} of {}",
-        working.as_millis(),
+        pace.working.as_millis(),
         copied(&there),
         copied(&back),
         KILLS / 2,
