@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use latent_secrets::SecretError;
 
 use crate::broker::{BrokerError, EnvironmentFault};
-use crate::commands::bus::{MigrationCounts, PartitionFinding, EmptyLines, Repetition, SentCounts, Stopped, named};
+use crate::commands::bus::{EmptyLines, MigrationCounts, PartitionFinding, Repetition, SentCounts, Stopped, named};
 use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
 use crate::commands::secret;
@@ -583,7 +583,8 @@ impl CliError {
 }
 
 fn named_findings(findings: &[PartitionFinding]) -> String {
-    let named = findings.iter().take(TOPICS_NAMED_MAX).map(|finding| format!("{}/p{}: {}", finding.topic, finding.partition, finding.message));
+    let named =
+        findings.iter().take(TOPICS_NAMED_MAX).map(|finding| format!("{}/p{}: {}", finding.topic, finding.partition, finding.message));
     let more = findings.len().saturating_sub(TOPICS_NAMED_MAX);
     let rest = (more > 0).then(|| format!("and {more} more, which are told above"));
     named.chain(rest).collect::<Vec<_>>().join("\n")
@@ -597,7 +598,9 @@ fn after_migration(findings: &[PartitionFinding], is_comparison: bool) -> &'stat
         Some("unreadable") => {
             "look at it with `latent bus fetch`; --skip-unreadable passes over such records of the source, and the destination must have none"
         }
-        Some("refused") => "change the topic of the destination so that it takes the event (its schema, the broker's max_payload), then run it again",
+        Some("refused") => {
+            "change the topic of the destination so that it takes the event (its schema, the broker's max_payload), then run it again"
+        }
         Some("doubled") => "docs/migrate.md says what can be done about a uid that is twice in a stream",
         _ => "empty the topic of the destination, or provision another one: it holds what is not of the source; docs/migrate.md says how",
     }

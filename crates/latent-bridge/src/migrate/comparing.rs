@@ -96,7 +96,7 @@ impl Comparing {
     }
 
     /// What to do next: a read, a pause, or nothing more.
-    pub fn next(&mut self) -> Step {
+    pub fn step(&mut self) -> Step {
         if let Some(millis) = self.pause.take() {
             return Step::Pause { millis };
         }

@@ -83,7 +83,7 @@ impl Copying {
     }
 
     /// What to do next. After [`Step::Done`] there is nothing more.
-    pub fn next(&mut self) -> Step {
+    pub fn step(&mut self) -> Step {
         if let Some(millis) = self.pause.take() {
             return Step::Pause { millis };
         }

@@ -119,7 +119,9 @@ pub enum Finding {
         error: BusError,
     },
     /// The destination has the record elsewhere: its uid is twice in the source.
-    #[error("the event at source offset {at} (uid {uid}) lies in the destination already, in partition {partition} at offset {first}: its uid is there twice in the source")]
+    #[error(
+        "the event at source offset {at} (uid {uid}) lies in the destination already, in partition {partition} at offset {first}: its uid is there twice in the source"
+    )]
     Doubled {
         /// Where it lies in the source.
         at: Offset,

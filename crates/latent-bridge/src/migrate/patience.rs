@@ -33,7 +33,11 @@ impl Patience {
 const fn may_pass(error: &BusError) -> bool {
     let is_lasting = matches!(
         error,
-        BusError::HistoryChanged { .. } | BusError::Poisoned { .. } | BusError::InUse { .. } | BusError::Disordered { .. } | BusError::Unreadable { .. }
+        BusError::HistoryChanged { .. }
+            | BusError::Poisoned { .. }
+            | BusError::InUse { .. }
+            | BusError::Disordered { .. }
+            | BusError::Unreadable { .. }
     );
     !error.is_permanent() && !is_lasting
 }

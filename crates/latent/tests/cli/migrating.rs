@@ -97,7 +97,10 @@ fn every_event_keeps_its_place_uid_key_media_type_and_bytes() {
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_opened() {
     let env = two();
-    env.write("others.yaml", MANIFEST.replace("partitions: 3", "partitions: 2").replace("  - { name: one, partitions: 1 }\n", "").replace("demo", "next"));
+    env.write(
+        "others.yaml",
+        MANIFEST.replace("partitions: 3", "partitions: 2").replace("  - { name: one, partitions: 1 }\n", "").replace("demo", "next"),
+    );
     let _ = env.run(["bus", "provision", "--engine", "embedded:others", "--manifest", "others.yaml"]).with_status(0);
     let refused = error_of(&migrated(&env, &["--from", "embedded:data", "--to", "embedded:others"], 2).1);
     assert_eq!(refused["kind"], json!("migration-unfit"));
@@ -154,9 +157,12 @@ fn a_damaged_event_ends_its_partition_or_is_passed_over_and_named() {
     damage(&env, "one", b"marker");
     let (_, output) = migrated(&env, &BOTH, 1);
     let error = error_of(&output);
-    assert_eq!(error["findings"][0], json!({
-        "topic": "one", "partition": 0, "kind": "unreadable", "message": "what lies at source offset 1 cannot be read as an event"
-    }));
+    assert_eq!(
+        error["findings"][0],
+        json!({
+            "topic": "one", "partition": 0, "kind": "unreadable", "message": "what lies at source offset 1 cannot be read as an event"
+        })
+    );
     assert_eq!(content(&env, &["--engine", "embedded:other"], "one", 0).len(), 1, "nothing behind it");
     let (told, output) = migrated(&env, &[&BOTH[..], &["--skip-unreadable"]].concat(), 0);
     assert!(output.stderr.contains(r#"{"offset":1,"partition":0,"skipped":"unreadable","topic":"one"}"#), "{}", output.stderr);

@@ -462,7 +462,8 @@ impl Shared {
         let ready: Vec<_> = records.iter().map(|record| self.prepare(topic, record, &mut events)).collect();
         let uids: Vec<_> = events.events.iter().map(|event| event.uid.clone()).collect();
         let (ticket, completer) = Ticket::pair(Vec::new());
-        let handed_over = self.hand_over(Submission { topic: number, events, behind: None, ticket: Asker::Many(completer) }, Waking::Nobody);
+        let handed_over =
+            self.hand_over(Submission { topic: number, events, behind: None, ticket: Asker::Many(completer) }, Waking::Nobody);
         let results = match handed_over {
             Ok(()) => {
                 self.write_if_idle();

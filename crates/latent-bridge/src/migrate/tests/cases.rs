@@ -158,7 +158,7 @@ fn a_comparison_tells_the_first_difference_and_what_each_side_holds() {
 fn answered(source: &[Place], answer: impl Fn(usize, &NewRecord) -> crate::PublishResult) -> Copying {
     let mut copying = Copying::new(end(source), END, None);
     loop {
-        match copying.next() {
+        match copying.step() {
             Step::Fence => copying.fenced(Fence(0)),
             Step::ReadSource(from) => copying.read(Side::Source, page(source, from, 10)),
             Step::ReadDestination(_) => copying.read(Side::Destination, Page::End),
@@ -198,7 +198,7 @@ fn a_failure_that_may_pass_is_waited_out_so_often_and_one_that_lasts_is_not() {
         let mut copying = Copying::new(Offset(1), END, None);
         let mut pauses = Vec::new();
         loop {
-            match copying.next() {
+            match copying.step() {
                 Step::Pause { millis } => pauses.push(millis),
                 Step::Done => return (pauses, copying),
                 _ => copying.failed(Side::Source, error.clone()),
@@ -227,7 +227,7 @@ fn a_batch_has_so_many_records_and_no_more() {
         let source = source(&offsets);
         let mut copying = Copying::new(end(&source), END, None);
         let published = loop {
-            match copying.next() {
+            match copying.step() {
                 Step::Fence => copying.fenced(Fence(0)),
                 Step::ReadSource(from) => copying.read(Side::Source, page(&source, from, usize::MAX)),
                 Step::ReadDestination(_) => copying.read(Side::Destination, Page::End),
@@ -250,9 +250,16 @@ fn a_side_that_answers_out_of_order_is_not_used() {
 
 #[test]
 fn progress_is_read_back_and_any_changed_byte_of_it_is_noticed() {
-    let position = Position { first: Offset(0), source: Offset(7), destination: Offset(9), records: 8, last: RecordDigest::of(&stored(7, "u", "x").record) };
+    let position = Position {
+        first: Offset(0),
+        source: Offset(7),
+        destination: Offset(9),
+        records: 8,
+        last: RecordDigest::of(&stored(7, "u", "x").record),
+    };
     let positions = [(("a.b".to_owned(), 3), position), (("c".to_owned(), 0), position)].into();
-    let progress = Progress { source: "embedded:/data".to_owned(), destination: "nats:x".to_owned(), positions, at_work: Some(("c".to_owned(), 0)) };
+    let progress =
+        Progress { source: "embedded:/data".to_owned(), destination: "nats:x".to_owned(), positions, at_work: Some(("c".to_owned(), 0)) };
     let text = progress.encode().unwrap();
     assert_eq!(Progress::decode(&text), Ok(progress.clone()));
     assert!(progress.is_between("embedded:/data", "nats:x") && !progress.is_between("nats:x", "embedded:/data"));

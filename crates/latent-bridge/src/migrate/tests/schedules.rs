@@ -56,7 +56,7 @@ fn run(dice: &mut Dice, copying: &mut Copying, source: &[Place], destination: &m
         if dice.chance(3) {
             destination.take_elsewhere();
         }
-        let step = copying.next();
+        let step = copying.step();
         if step != Step::Done && dice.chance(4) {
             return false;
         }

@@ -120,8 +120,9 @@ impl Destination {
             Place::Readable(stored) if stored.record.uid == uid => Some(stored.clone()),
             _ => None,
         });
-        let ack =
-            |offset: Offset, duplicate| Ok(PublishAck { topic: "t".to_owned(), partition: 0, offset: offset.0, uid: uid.to_string(), duplicate });
+        let ack = |offset: Offset, duplicate| {
+            Ok(PublishAck { topic: "t".to_owned(), partition: 0, offset: offset.0, uid: uid.to_string(), duplicate })
+        };
         match known {
             Some(stored) if stored.record.same_content(&record) => ack(stored.offset, true),
             Some(_) => Err(BusError::Conflict { topic: "t".to_owned(), uid }),
@@ -180,7 +181,7 @@ pub(super) fn uids(places: &[Place]) -> Vec<String> {
 /// Copies without failures until the end.
 pub(super) fn copy(copying: &mut Copying, source: &[Place], destination: &mut Destination) {
     loop {
-        match copying.next() {
+        match copying.step() {
             Step::Fence => copying.fenced(Fence(destination.sequence)),
             Step::ReadSource(from) => copying.read(Side::Source, page(source, from, 3)),
             Step::ReadDestination(from) => copying.read(Side::Destination, page(&destination.places, from, 3)),
@@ -197,7 +198,7 @@ pub(super) fn copy(copying: &mut Copying, source: &[Place], destination: &mut De
 /// Compares until the end.
 pub(super) fn compare(mut comparing: Comparing, source: &[Place], destination: &[Place]) -> Compared {
     loop {
-        match comparing.next() {
+        match comparing.step() {
             Step::ReadSource(from) => comparing.read(Side::Source, page(source, from, 3)),
             Step::ReadDestination(from) => comparing.read(Side::Destination, page(destination, from, 3)),
             Step::Done => return comparing.compared(),

@@ -17,7 +17,19 @@ pub(super) fn both(broker: &Broker, lines: &str) -> CliEnv {
     as_operator(&env, &["bus", "provision"]);
     provision(&env, "data");
     env.write("events.jsonl", lines);
-    let words = ["bus", "publish", "in.raw", "--engine", "embedded:data", "--file", "events.jsonl", "--key-pointer", "/key", "--uid-pointer", "/id"];
+    let words = [
+        "bus",
+        "publish",
+        "in.raw",
+        "--engine",
+        "embedded:data",
+        "--file",
+        "events.jsonl",
+        "--key-pointer",
+        "/key",
+        "--uid-pointer",
+        "/id",
+    ];
     let _ = env.run(words).with_status(0);
     env
 }
@@ -101,7 +113,19 @@ fn without_what_was_noted_and_with_uids_that_the_broker_forgot_nothing_is_double
     std::fs::remove_file(env.folder().join("p")).unwrap();
     forget_uids(&broker);
     env.write("events.jsonl", lines(500, 700));
-    let publish = ["bus", "publish", "in.raw", "--engine", "embedded:data", "--file", "events.jsonl", "--key-pointer", "/key", "--uid-pointer", "/id"];
+    let publish = [
+        "bus",
+        "publish",
+        "in.raw",
+        "--engine",
+        "embedded:data",
+        "--file",
+        "events.jsonl",
+        "--key-pointer",
+        "/key",
+        "--uid-pointer",
+        "/id",
+    ];
     let _ = env.run(publish).with_status(0);
     let (told, _) = migrated(&env, &words, 0);
     assert_eq!((&counts(&told)["copied"], &counts(&told)["already_there"]), (&json!(200), &json!(500)));
@@ -163,7 +187,19 @@ fn who_publishes_to_the_destination_spoils_it_and_that_is_told() {
     let publish = [&["bus", "publish", "in.raw", "--file", "-", "--key", "k1", "--json"], &ON_NATS[..]].concat();
     let intruder = documents(&env.run_with_input(publish, b"{}\n".to_vec()).with_status(0))[0].clone();
     env.write("events.jsonl", lines(100, 200));
-    let words = ["bus", "publish", "in.raw", "--engine", "embedded:data", "--file", "events.jsonl", "--key-pointer", "/key", "--uid-pointer", "/id"];
+    let words = [
+        "bus",
+        "publish",
+        "in.raw",
+        "--engine",
+        "embedded:data",
+        "--file",
+        "events.jsonl",
+        "--key-pointer",
+        "/key",
+        "--uid-pointer",
+        "/id",
+    ];
     let _ = env.run(words).with_status(0);
     let (told, output) = migrated(&env, &[&IN[..], &BY].concat(), 1);
     let finding = &error_of(&output)["findings"][0];

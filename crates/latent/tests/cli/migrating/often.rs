@@ -65,7 +65,14 @@ impl Pace {
 
 /// Kills runs until so many kills have found one at work, then lets one come to its end. `after_kill` is told of each; `anew` makes the
 /// destination anew where a run was done before its kill.
-fn kill_often(env: &CliEnv, words: &[&str], pace: Pace, chance: &mut Chance, mut after_kill: impl FnMut(u32), mut anew: impl FnMut()) -> (Vec<Value>, u32) {
+fn kill_often(
+    env: &CliEnv,
+    words: &[&str],
+    pace: Pace,
+    chance: &mut Chance,
+    mut after_kill: impl FnMut(u32),
+    mut anew: impl FnMut(),
+) -> (Vec<Value>, u32) {
     let (mut kills, mut begun_anew) = (0, 0);
     while kills < KILLS {
         let mut child = spawn(env, words);
@@ -165,7 +172,19 @@ fn both_of(broker: &Broker, records: u64) -> CliEnv {
     let env = both(broker, &lines(0, records.min(AT_ONCE)));
     for from in (AT_ONCE..records).step_by(100_000) {
         env.write("events.jsonl", lines(from, records.min(from + AT_ONCE)));
-        let words = ["bus", "publish", "in.raw", "--engine", "embedded:data", "--file", "events.jsonl", "--key-pointer", "/key", "--uid-pointer", "/id"];
+        let words = [
+            "bus",
+            "publish",
+            "in.raw",
+            "--engine",
+            "embedded:data",
+            "--file",
+            "events.jsonl",
+            "--key-pointer",
+            "/key",
+            "--uid-pointer",
+            "/id",
+        ];
         let _ = env.run(words).with_status(0);
     }
     env

@@ -19,7 +19,7 @@ pub(super) struct Way<'w> {
 impl Way<'_> {
     /// One step of a copy. False after the last one.
     pub(super) fn copy_on(&mut self, copying: &mut Copying) -> bool {
-        match copying.next() {
+        match copying.step() {
             Step::Fence => match self.destination.fence(self.topic) {
                 Ok(fence) => copying.fenced(fence),
                 Err(error) => copying.failed(Side::Destination, error),
@@ -41,7 +41,7 @@ impl Way<'_> {
 
     /// One step of a comparison. False after the last one.
     pub(super) fn compare_on(&mut self, comparing: &mut Comparing) -> bool {
-        let (side, from) = match comparing.next() {
+        let (side, from) = match comparing.step() {
             Step::ReadSource(from) => (Side::Source, from),
             Step::ReadDestination(from) => (Side::Destination, from),
             Step::Pause { millis } => {

@@ -87,7 +87,8 @@ struct Work {
 }
 
 pub(super) fn migrate(args: &MigrateArgs, output: &mut Output) -> Result<(), CliError> {
-    let (from, to) = (Place::parse("--from", &args.from, args.manifest.as_deref())?, Place::parse("--to", &args.to, args.manifest.as_deref())?);
+    let (from, to) =
+        (Place::parse("--from", &args.from, args.manifest.as_deref())?, Place::parse("--to", &args.to, args.manifest.as_deref())?);
     if args.manifest.is_some() && !from.needs_manifest() && !to.needs_manifest() {
         let reason = "it goes with `nats`; the other places have their manifests".to_owned();
         return Err(CliError::Value { option: "--manifest", reason });
@@ -150,7 +151,8 @@ impl Run<'_> {
     /// Copies partition by partition. What ends one of them leaves the others; what ends a side ends all.
     fn copy_all(&mut self, work: &mut [Work], voice: &mut Voice, output: &mut Output) -> Result<(), CliError> {
         let at_work = self.file.progress().at_work.clone();
-        let is_at_work = |one: &Work| at_work.as_ref().is_some_and(|(topic, partition)| *topic == one.topic && *partition == one.partition.0);
+        let is_at_work =
+            |one: &Work| at_work.as_ref().is_some_and(|(topic, partition)| *topic == one.topic && *partition == one.partition.0);
         // What was under way when an earlier run ended may come late: it must find its place taken, and not another partition's record there.
         work.sort_by_key(|one| !is_at_work(one));
         let mut lost: Option<Finding> = None;
@@ -169,7 +171,8 @@ impl Run<'_> {
         let known = self.file.progress().positions.get(&(work.topic.clone(), work.partition.0)).copied();
         self.file.begin(&work.topic, work.partition)?;
         let mut copying = Copying::new(work.end, self.unreadable, known);
-        let mut way = driving::Way { topic: &work.topic, partition: work.partition, source: &mut *self.source, destination: self.destination };
+        let mut way =
+            driving::Way { topic: &work.topic, partition: work.partition, source: &mut *self.source, destination: self.destination };
         let mut was_told = false;
         while way.copy_on(&mut copying) {
             if copying.was_disbelieved() && !std::mem::replace(&mut was_told, true) {
@@ -192,13 +195,20 @@ impl Run<'_> {
     }
 
     /// Reads both sides again. `None` where that was not tried because a side could not be used.
-    fn compare(&mut self, work: &mut Work, voice: &mut Voice, is_first_reading: bool, output: &mut Output) -> Result<Option<Compared>, CliError> {
+    fn compare(
+        &mut self,
+        work: &mut Work,
+        voice: &mut Voice,
+        is_first_reading: bool,
+        output: &mut Output,
+    ) -> Result<Option<Compared>, CliError> {
         if work.finding.as_ref().is_some_and(Finding::is_of_a_side) {
             return Ok(None);
         }
         let known = self.file.progress().positions.get(&(work.topic.clone(), work.partition.0)).copied();
         let mut comparing = Comparing::new(work.end, self.unreadable, known);
-        let mut way = driving::Way { topic: &work.topic, partition: work.partition, source: &mut *self.source, destination: self.destination };
+        let mut way =
+            driving::Way { topic: &work.topic, partition: work.partition, source: &mut *self.source, destination: self.destination };
         while way.compare_on(&mut comparing) {
             let passed_over = comparing.take_passed_over();
             // A copy has told them.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use latent_bridge::{BridgeManifest, EmbeddedBroker, InOrder};
 
-use super::HOLDER;
 use super::super::location::manifest_for_nats;
+use super::HOLDER;
 use super::source::{BusSource, NodeSource, Source};
 use crate::access::{Access, log_error, open_directory};
 use crate::broker;
@@ -126,9 +126,14 @@ mod tests {
         let parse = |text: &str, manifest: Option<&str>| Place::parse("--from", text, manifest.map(Path::new));
         assert!(matches!(parse("embedded:data", None), Ok(Place::Directory(_))));
         assert!(matches!(parse("nats", Some("bridge.yaml")), Ok(Place::OfEnvironment(_))));
-        for (text, option) in
-            [("nats", "--manifest"), ("embedded:", "--from"), ("config:", "--from"), ("data", "--from"), ("nats:tls://a:1", "--from"), ("", "--from")]
-        {
+        for (text, option) in [
+            ("nats", "--manifest"),
+            ("embedded:", "--from"),
+            ("config:", "--from"),
+            ("data", "--from"),
+            ("nats:tls://a:1", "--from"),
+            ("", "--from"),
+        ] {
             assert!(matches!(parse(text, None), Err(CliError::Value { option: told, .. }) if told == option), "{text:?}");
         }
         assert!(matches!(parse("config:/nowhere/latent.toml", None), Err(CliError::Config(_))));

@@ -18,7 +18,11 @@ pub(super) enum Unmigratable {
 }
 
 /// The partitions of the topics named, or of all of the source, in the order of their names. Every problem at once.
-pub(super) fn plan(source: &BridgeManifest, destination: &BridgeManifest, named: &[String]) -> Result<Vec<(String, Partition)>, Unmigratable> {
+pub(super) fn plan(
+    source: &BridgeManifest,
+    destination: &BridgeManifest,
+    named: &[String],
+) -> Result<Vec<(String, Partition)>, Unmigratable> {
     let mut topics = chosen(source, named)?;
     topics.sort_by(|a, b| a.name.cmp(&b.name));
     topics.dedup_by(|a, b| a.name == b.name);

@@ -101,7 +101,8 @@ impl ProgressFile {
                 Ok(None)
             }
             Ok(found) => {
-                let reason = format!("{} is of a migration from {} to {}; name another file", self.path.display(), found.source, found.destination);
+                let reason =
+                    format!("{} is of a migration from {} to {}; name another file", self.path.display(), found.source, found.destination);
                 Err(CliError::Value { option: OPTION, reason })
             }
             Err(ProgressError::Damaged) => Ok(Some(ProgressError::Damaged)),

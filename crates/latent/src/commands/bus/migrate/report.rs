@@ -80,7 +80,8 @@ impl Voice {
     pub(super) fn passed_over(&self, work: &Work, offsets: &[Offset], output: &Output) {
         for offset in offsets {
             let document = json!({ "topic": work.topic, "partition": work.partition.0, "offset": offset.0, "skipped": "unreadable" });
-            let words = format_args!("{}/p{}: source offset {offset} cannot be read as an event and was passed over", work.topic, work.partition);
+            let words =
+                format_args!("{}/p{}: source offset {offset} cannot be read as an event and was passed over", work.topic, work.partition);
             self.bar.suspend(|| output.note(&document, words));
         }
     }
