@@ -19,23 +19,14 @@ impl RecordDigest {
     pub fn of(record: &Record) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(LABEL);
-        let mut field = |bytes: &[u8]| {
-            hasher.update((bytes.len() as u64).to_le_bytes());
-            hasher.update(bytes);
-        };
-        field(record.uid.as_str().as_bytes());
-        field(record.key.as_bytes());
-        field(record.media_type.as_str().as_bytes());
-        hasher.update((record.attributes.iter().len() as u64).to_le_bytes());
-        let mut field = |bytes: &[u8]| {
-            hasher.update((bytes.len() as u64).to_le_bytes());
-            hasher.update(bytes);
-        };
-        for (name, value) in record.attributes.iter() {
-            field(name.as_bytes());
-            field(value.as_bytes());
+        for text in [record.uid.as_str(), record.key.as_str(), record.media_type.as_str()] {
+            field(&mut hasher, text.as_bytes());
         }
-        field(&record.payload);
+        hasher.update((record.attributes.iter().len() as u64).to_le_bytes());
+        for text in record.attributes.iter().flat_map(|(name, value)| [name, value]) {
+            field(&mut hasher, text.as_bytes());
+        }
+        field(&mut hasher, &record.payload);
         Self(hasher.finalize().into())
     }
 
@@ -56,6 +47,11 @@ impl fmt::Display for RecordDigest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
+}
+
+fn field(hasher: &mut Sha256, bytes: &[u8]) {
+    hasher.update((bytes.len() as u64).to_le_bytes());
+    hasher.update(bytes);
 }
 
 /// SHA-256 over the digests of records in their order.
