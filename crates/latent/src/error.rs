@@ -540,17 +540,13 @@ impl CliError {
                 format!("run it again with --partition {partition} --offset {continue_at} to read on after it")
             }
             Self::Unread { topic, places, .. } => after_tail(topic, places),
-            Self::UnknownTopic { nearest, .. } => nearest.as_ref().map_or_else(
-                || "name one of them, or add it to the manifest and start the node again".to_owned(),
-                |nearest| format!("did you mean {nearest}?"),
-            ),
-            Self::UnknownService { nearest, .. } => nearest.as_ref().map_or_else(
-                || "name one of them, or add a [[service]] to the configuration and start the node again".to_owned(),
-                |nearest| format!("did you mean {nearest}?"),
-            ),
-            Self::UnknownTrigger { nearest, .. } => {
-                nearest.as_ref().map_or_else(|| "correct the id".to_owned(), |nearest| format!("did you mean {nearest}?"))
+            Self::UnknownTopic { nearest, .. } => {
+                after_unknown(nearest.as_deref(), "name one of them, or add it to the manifest and start the node again")
             }
+            Self::UnknownService { nearest, .. } => {
+                after_unknown(nearest.as_deref(), "name one of them, or add a [[service]] to the configuration and start the node again")
+            }
+            Self::UnknownTrigger { nearest, .. } => after_unknown(nearest.as_deref(), "correct the id"),
             Self::Unreplayed { counts } if counts.uncertain > 0 => {
                 "run the same command again: what was published again is recognised and not doubled".to_owned()
             }
@@ -565,11 +561,7 @@ impl CliError {
                 after_refusals(counts.refused, *passing, *repetition)
             }
             Self::Incomplete { .. } => "publish the same file again: it tells what is stored and doubles nothing".to_owned(),
-            Self::Unmigratable { .. } => {
-                "provision the destination with the manifest of the source (`latent bus provision`); docs/migrate.md says how".to_owned()
-            }
-            Self::Unmigrated { findings, is_comparison, .. } => after_migration(findings, *is_comparison).to_owned(),
-            Self::ProgressFile { .. } => "name a file in a folder that you may write with --progress".to_owned(),
+            Self::Unmigratable { .. } | Self::Unmigrated { .. } | Self::ProgressFile { .. } => after_migration(self).to_owned(),
             Self::Project(error) => error.next_step(),
             Self::NoSecretStore { .. } => {
                 "add [secrets] with key_file = \"secrets.key\"; docs/secrets.md says how to make that file".to_owned()
@@ -591,10 +583,18 @@ fn named_findings(findings: &[PartitionFinding]) -> String {
 }
 
 /// What to do about the first finding; the others are seen to afterwards.
-fn after_migration(findings: &[PartitionFinding], is_comparison: bool) -> &'static str {
+fn after_migration(error: &CliError) -> &'static str {
+    let (findings, is_comparison) = match error {
+        CliError::Unmigratable { .. } => {
+            return "provision the destination with the manifest of the source (`latent bus provision`); docs/migrate.md says how";
+        }
+        CliError::Unmigrated { findings, is_comparison, .. } => (findings, *is_comparison),
+        _ => return "name a file in a folder that you may write with --progress",
+    };
     match findings.first().map(|finding| finding.kind) {
         Some("gave-up") => "see to what it says and run it again: it goes on where it was and doubles nothing",
         Some("missing") if is_comparison => "run it without --verify-only: it copies what is missing",
+        Some("missing") => "run it again: the source took more meanwhile",
         Some("unreadable") => {
             "look at it with `latent bus fetch`; --skip-unreadable passes over such records of the source, and the destination must have none"
         }
@@ -604,6 +604,10 @@ fn after_migration(findings: &[PartitionFinding], is_comparison: bool) -> &'stat
         Some("doubled") => "docs/migrate.md says what can be done about a uid that is twice in a stream",
         _ => "empty the topic of the destination, or provision another one: it holds what is not of the source; docs/migrate.md says how",
     }
+}
+
+fn after_unknown(nearest: Option<&str>, otherwise: &str) -> String {
+    nearest.map_or_else(|| otherwise.to_owned(), |nearest| format!("did you mean {nearest}?"))
 }
 
 fn after_tail(topic: &str, places: &[(u32, u64)]) -> String {
