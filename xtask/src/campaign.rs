@@ -63,6 +63,14 @@ const CAMPAIGNS: &[Campaign] = &[
         line_contains: " kills of the leader ",
         lines: 1,
     },
+    Campaign {
+        name: "migrate",
+        tests: &["--test", "main", "migrating::often"],
+        variable: "LATENT_MIGRATE_RECORDS",
+        length: "1000000",
+        line_contains: " records migrated to a broker through ",
+        lines: 1,
+    },
 ];
 
 /// Runs one campaign and puts its report into the page.

@@ -1,6 +1,7 @@
 //! The contract of a bus: submit and complete, with a blocking façade on top. No engine and no I/O lives here.
 
 pub(crate) mod batch;
+pub(crate) mod in_order;
 mod pages;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{BusError, MaintenanceReport, StoredEvent, limits};
+
+pub use in_order::{Fence, InOrder};
 
 /// Where an event lies. On the embedded engine the offset is partition-local, on NATS it is the stream sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

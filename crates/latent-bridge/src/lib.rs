@@ -12,6 +12,7 @@ pub mod fuzz_bodies;
 pub mod limits;
 mod maintenance;
 pub mod manifest;
+pub mod migrate;
 #[cfg(feature = "nats")]
 pub mod nats_bus;
 mod schema;
@@ -19,7 +20,7 @@ mod statistics;
 mod stored_event;
 mod uid;
 
-pub use bus::{AppendWatcher, EventBus, HeadContent, PublishAck, PublishResult, RecordHead};
+pub use bus::{AppendWatcher, EventBus, Fence, HeadContent, InOrder, PublishAck, PublishResult, RecordHead};
 pub use engine::embedded;
 pub use engine::embedded::EmbeddedBroker;
 pub use error::BusError;

@@ -422,6 +422,25 @@ pub const LOOKUP_UIDS: Limit = Limit {
     bounds: "uids, at about 20 bytes each, whose places in a broker's streams are remembered; beyond it the oldest are read again",
 };
 
+/// Records of one publication of a migration.
+pub const MIGRATE_BATCH_RECORDS: Limit = Limit {
+    name: "migrate_batch_records",
+    unit: "count",
+    default: 4_096,
+    min: 4_096,
+    max: 4_096,
+    bounds: "records that a migration publishes before it notes how far it is",
+};
+/// Tries of a migration.
+pub const MIGRATE_ATTEMPTS: Limit = Limit {
+    name: "migrate_attempts",
+    unit: "count",
+    default: 12,
+    min: 12,
+    max: 12,
+    bounds: "failures one after the other, with nothing done between them, that a migration waits out; the pauses between them grow from 50 ms to 5 s",
+};
+
 /// Every limit of this crate.
 pub const ALL: &[Limit] = &[
     MANIFEST_BYTES,
@@ -478,6 +497,8 @@ pub const ALL: &[Limit] = &[
     LOOKUP_MILLIS,
     LOOKUP_UIDS,
     CONNECT_MILLIS,
+    MIGRATE_BATCH_RECORDS,
+    MIGRATE_ATTEMPTS,
 ];
 
 #[cfg(test)]

@@ -95,13 +95,7 @@ impl Access {
                 Ok(log) => return OpenDirectory::new(dir, log, stopped).map(Self::Directory),
                 // A node that is starting has the lock before it has the socket.
                 Err(BusError::InUse { .. }) if Instant::now() < deadline => std::thread::sleep(RETRY_PAUSE),
-                Err(BusError::InUse { holder, .. }) => {
-                    return Err(CliError::Held { dir: dir.log().to_owned(), holder: format!("held by {holder}") });
-                }
-                Err(BusError::Config { .. }) if matches!(EmbeddedBroker::is_provisioned(dir.log()), Ok(false)) => {
-                    return Err(CliError::NotProvisioned { dir: dir.log().to_owned() });
-                }
-                Err(error) => return Err(log_error(dir.log(), &error)),
+                Err(error) => return Err(not_opened(dir, error)),
             }
         }
     }
@@ -209,6 +203,25 @@ fn open_log(dir: &Path, holder: &str) -> Result<EmbeddedBroker, BusError> {
         Ok(()) => Ok(log),
         Err(TopicsError::Bus(error)) => Err(error),
         Err(error) => Err(BusError::Config { problem: error.to_string() }),
+    }
+}
+
+/// Opens the embedded log of a directory that no node has, for a command that others know as `holder`.
+///
+/// # Errors
+/// As [`Access::open`], and at once where somebody has it.
+pub(crate) fn open_directory(dir: &DataDir, holder: &str) -> Result<EmbeddedBroker, CliError> {
+    logging::to_stderr(logging::OF_A_COMMAND)?;
+    open_log(dir.log(), holder).map_err(|error| not_opened(dir, error))
+}
+
+fn not_opened(dir: &DataDir, error: BusError) -> CliError {
+    match error {
+        BusError::InUse { holder, .. } => CliError::Held { dir: dir.log().to_owned(), holder: format!("held by {holder}") },
+        BusError::Config { .. } if matches!(EmbeddedBroker::is_provisioned(dir.log()), Ok(false)) => {
+            CliError::NotProvisioned { dir: dir.log().to_owned() }
+        }
+        error => log_error(dir.log(), &error),
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use latent_secrets::SecretError;
 
 use crate::broker::{BrokerError, EnvironmentFault};
-use crate::commands::bus::{EmptyLines, Repetition, SentCounts, Stopped, named};
+use crate::commands::bus::{EmptyLines, MigrationCounts, PartitionFinding, Repetition, SentCounts, Stopped, named};
 use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
 use crate::commands::secret;
@@ -201,6 +201,30 @@ pub(crate) enum CliError {
         /// Where it ended before the file did.
         stopped: Option<Stopped>,
     },
+    /// Two logs between which no topic can be brought as it is. Nothing was done.
+    #[error("the destination is not made for these topics")]
+    Unmigratable {
+        /// Each reason.
+        problems: Vec<String>,
+    },
+    /// Partitions that are not the same on both sides. Each was told.
+    #[error("{} of {} partitions are not the same on both sides", findings.len(), counts.partitions)]
+    Unmigrated {
+        /// What became of all.
+        counts: MigrationCounts,
+        /// Why, of each.
+        findings: Vec<PartitionFinding>,
+        /// Nothing was to be copied.
+        is_comparison: bool,
+    },
+    /// The file that keeps how far a migration is cannot be used.
+    #[error("the progress of the migration cannot be kept in {}", file.display())]
+    ProgressFile {
+        /// The file.
+        file: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
     /// A maintenance that left something undone. What it did was told.
     #[error("the maintenance is incomplete")]
     Unmaintained {
@@ -375,6 +399,9 @@ impl CliError {
             Self::Input { .. } => "input",
             Self::Value { .. } => "value",
             Self::Incomplete { .. } => "incomplete",
+            Self::Unmigratable { .. } => "migration-unfit",
+            Self::Unmigrated { .. } => "migration-incomplete",
+            Self::ProgressFile { .. } => "migration-progress",
             Self::Project(error) => error.kind(),
             Self::Bench { .. } => "bench",
             Self::Interrupted { .. } => "interrupted",
@@ -398,11 +425,12 @@ impl CliError {
             Self::Project(ProjectError::Name { .. } | ProjectError::NotEmpty(_)) => ExitStatus::Wrong,
             Self::Project(ProjectError::Write { .. }) => ExitStatus::Failed,
             Self::Unanswered { .. } => ExitStatus::Uncertain,
-            Self::NoSecretStore { .. } | Self::Environment { .. } => ExitStatus::Wrong,
+            Self::NoSecretStore { .. } | Self::Environment { .. } | Self::Unmigratable { .. } => ExitStatus::Wrong,
             Self::Secret { source, .. } => secret::status(source),
             Self::Log { fault, .. } if fault.uncertain => ExitStatus::Uncertain,
             Self::Incomplete { counts, .. } if counts.uncertain > 0 => ExitStatus::Uncertain,
             Self::Unreplayed { counts } if counts.uncertain > 0 => ExitStatus::Uncertain,
+            Self::Unmigrated { findings, .. } if findings.iter().any(|finding| finding.is_uncertain) => ExitStatus::Uncertain,
             Self::Log { .. }
             | Self::Damaged { .. }
             | Self::Unread { .. }
@@ -412,6 +440,8 @@ impl CliError {
             | Self::Unreplayed { .. }
             | Self::Incomplete { .. }
             | Self::Unmaintained { .. }
+            | Self::Unmigrated { .. }
+            | Self::ProgressFile { .. }
             | Self::Held { .. }
             | Self::NodeRunning { .. }
             | Self::NoPermission { .. }
@@ -449,7 +479,9 @@ impl CliError {
             Self::NoSecretStore { .. } => "where secrets are, and the key that they are sealed under, is said there".to_owned(),
             Self::Secret { source, .. } => source.to_string(),
             Self::Broker { source, .. } => source.to_string(),
-            Self::UnfitStreams { problems } | Self::Permissions { problems } => problems.join("\n"),
+            Self::UnfitStreams { problems } | Self::Permissions { problems } | Self::Unmigratable { problems } => problems.join("\n"),
+            Self::Unmigrated { findings, .. } => named_findings(findings),
+            Self::ProgressFile { reason, .. } => reason.clone(),
             Self::UnsafeBroker { count } => format!("{count} of the findings above are unsafe"),
             Self::Interrupted { .. } => "a signal asked it to stop".to_owned(),
             Self::NotBuilt { .. } => "it belongs to a later version".to_owned(),
@@ -508,17 +540,13 @@ impl CliError {
                 format!("run it again with --partition {partition} --offset {continue_at} to read on after it")
             }
             Self::Unread { topic, places, .. } => after_tail(topic, places),
-            Self::UnknownTopic { nearest, .. } => nearest.as_ref().map_or_else(
-                || "name one of them, or add it to the manifest and start the node again".to_owned(),
-                |nearest| format!("did you mean {nearest}?"),
-            ),
-            Self::UnknownService { nearest, .. } => nearest.as_ref().map_or_else(
-                || "name one of them, or add a [[service]] to the configuration and start the node again".to_owned(),
-                |nearest| format!("did you mean {nearest}?"),
-            ),
-            Self::UnknownTrigger { nearest, .. } => {
-                nearest.as_ref().map_or_else(|| "correct the id".to_owned(), |nearest| format!("did you mean {nearest}?"))
+            Self::UnknownTopic { nearest, .. } => {
+                after_unknown(nearest.as_deref(), "name one of them, or add it to the manifest and start the node again")
             }
+            Self::UnknownService { nearest, .. } => {
+                after_unknown(nearest.as_deref(), "name one of them, or add a [[service]] to the configuration and start the node again")
+            }
+            Self::UnknownTrigger { nearest, .. } => after_unknown(nearest.as_deref(), "correct the id"),
             Self::Unreplayed { counts } if counts.uncertain > 0 => {
                 "run the same command again: what was published again is recognised and not doubled".to_owned()
             }
@@ -533,6 +561,7 @@ impl CliError {
                 after_refusals(counts.refused, *passing, *repetition)
             }
             Self::Incomplete { .. } => "publish the same file again: it tells what is stored and doubles nothing".to_owned(),
+            Self::Unmigratable { .. } | Self::Unmigrated { .. } | Self::ProgressFile { .. } => after_migration(self).to_owned(),
             Self::Project(error) => error.next_step(),
             Self::NoSecretStore { .. } => {
                 "add [secrets] with key_file = \"secrets.key\"; docs/secrets.md says how to make that file".to_owned()
@@ -543,6 +572,42 @@ impl CliError {
             Self::Output { .. } => "check where the output goes and run the command again".to_owned(),
         }
     }
+}
+
+fn named_findings(findings: &[PartitionFinding]) -> String {
+    let named =
+        findings.iter().take(TOPICS_NAMED_MAX).map(|finding| format!("{}/p{}: {}", finding.topic, finding.partition, finding.message));
+    let more = findings.len().saturating_sub(TOPICS_NAMED_MAX);
+    let rest = (more > 0).then(|| format!("and {more} more, which are told above"));
+    named.chain(rest).collect::<Vec<_>>().join("\n")
+}
+
+/// What to do about the first finding; the others are seen to afterwards.
+fn after_migration(error: &CliError) -> &'static str {
+    let (findings, is_comparison) = match error {
+        CliError::Unmigratable { .. } => {
+            return "provision the destination with the manifest of the source (`latent bus provision`); docs/migrate.md says how";
+        }
+        CliError::Unmigrated { findings, is_comparison, .. } => (findings, *is_comparison),
+        _ => return "name a file in a folder that you may write with --progress",
+    };
+    match findings.first().map(|finding| finding.kind) {
+        Some("gave-up") => "see to what it says and run it again: it goes on where it was and doubles nothing",
+        Some("missing") if is_comparison => "run it without --verify-only: it copies what is missing",
+        Some("missing") => "run it again: the source took more meanwhile",
+        Some("unreadable") => {
+            "look at it with `latent bus fetch`; --skip-unreadable passes over such records of the source, and the destination must have none"
+        }
+        Some("refused") => {
+            "change the topic of the destination so that it takes the event (its schema, the broker's max_payload), then run it again"
+        }
+        Some("doubled") => "docs/migrate.md says what can be done about a uid that is twice in a stream",
+        _ => "empty the topic of the destination, or provision another one: it holds what is not of the source; docs/migrate.md says how",
+    }
+}
+
+fn after_unknown(nearest: Option<&str>, otherwise: &str) -> String {
+    nearest.map_or_else(|| otherwise.to_owned(), |nearest| format!("did you mean {nearest}?"))
 }
 
 fn after_tail(topic: &str, places: &[(u32, u64)]) -> String {

@@ -255,6 +255,15 @@ pub(crate) const FETCH_PAGE_BYTES: Limit = Limit {
     bounds: "keys and payloads in one answer of the running node, unless a single record is larger",
 };
 
+/// The file that keeps how far a migration is.
+pub(crate) const MIGRATE_PROGRESS_BYTES: Limit = Limit {
+    name: "migrate_progress_bytes",
+    unit: "bytes",
+    default: 33_554_432,
+    min: 33_554_432,
+    max: 33_554_432,
+    bounds: "file that keeps how far a migration is, about 300 bytes for each partition",
+};
 /// Numbers of replays looked at behind the last one that is there.
 pub(crate) const REPLAY_GAP: Limit = Limit {
     name: "replay_gap",
@@ -463,6 +472,7 @@ pub(crate) const ALL: &[Limit] = &[
     BUSY_WAIT_MILLIS,
     FETCH_PAGE_RECORDS,
     FETCH_PAGE_BYTES,
+    MIGRATE_PROGRESS_BYTES,
     REPLAY_GAP,
     REPLAYS,
     WHY_TRIGGERS,

@@ -184,6 +184,10 @@ fn error_document(error: &CliError) -> serde_json::Value {
             document["partitions"] = places.iter().map(place).collect();
         }
         CliError::Unreplayed { counts } => document["counts"] = json!(counts),
+        CliError::Unmigrated { counts, findings, .. } => {
+            document["counts"] = json!(counts);
+            document["findings"] = json!(findings);
+        }
         _ => {}
     }
     json!({ "error": document })

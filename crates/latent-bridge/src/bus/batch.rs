@@ -12,14 +12,23 @@ use crate::{BusError, limits};
 
 /// See [`EventBus::publish_batch`].
 pub(super) fn publish<B: EventBus + ?Sized>(bus: &B, topic: &str, records: &[NewRecord]) -> Vec<PublishResult> {
-    let mut batch = Batch { results: Vec::with_capacity(records.len()), in_flight: VecDeque::new(), bytes: 0, stopped: None };
-    for record in records {
+    publish_with(records, |result| may_pass(result).cloned(), |_, record| bus.submit_record(topic, record))
+}
+
+/// Hands records over by `submit`, which is given the number of each, until one ends as `stops` says.
+pub(crate) fn publish_with(
+    records: &[NewRecord],
+    stops: fn(&PublishResult) -> Option<BusError>,
+    submit: impl Fn(u64, NewRecord) -> Ticket<PublishResult>,
+) -> Vec<PublishResult> {
+    let mut batch = Batch { results: Vec::with_capacity(records.len()), in_flight: VecDeque::new(), bytes: 0, stopped: None, stops };
+    for (number, record) in (0..).zip(records) {
         let bytes = record.payload().len();
         while !batch.has_room(bytes) && batch.wait_for_one() {}
         if batch.stopped.is_some() {
             break;
         }
-        batch.in_flight.push_back((handed_over(bus.submit_record(topic, record.clone())), bytes));
+        batch.in_flight.push_back((handed_over(submit(number, record.clone())), bytes));
         batch.bytes += bytes;
         batch.stop_if_refused_at_the_door();
     }
@@ -48,8 +57,10 @@ struct Batch {
     results: Vec<PublishResult>,
     in_flight: VecDeque<(Answer, usize)>,
     bytes: usize,
-    /// The first failure that may pass.
+    /// The first failure that stops it.
     stopped: Option<BusError>,
+    /// Which do, and what is said of the records that are not handed over because of it.
+    stops: fn(&PublishResult) -> Option<BusError>,
 }
 
 enum Answer {
@@ -86,14 +97,14 @@ impl Batch {
 
     fn stop_if_refused_at_the_door(&mut self) {
         if let Some((Answer::There(result), _)) = self.in_flight.back() {
-            let stopped = may_pass(result).cloned();
+            let stopped = (self.stops)(result);
             self.stopped = self.stopped.take().or(stopped);
         }
     }
 
     fn note(&mut self, result: &PublishResult) {
         if self.stopped.is_none() {
-            self.stopped = may_pass(result).cloned();
+            self.stopped = (self.stops)(result);
         }
     }
 }

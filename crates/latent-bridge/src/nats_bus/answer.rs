@@ -13,6 +13,9 @@ const NOT_STORED: &[(u16, bool)] = &[
     (10_054, true),
     // The subject belongs to another stream than expected. The event is not at fault.
     (10_060, false),
+    // The stream's last message has another id or sequence than expected: something else was stored meanwhile.
+    (10_070, false),
+    (10_071, false),
 ];
 /// The stream or the server is full: on some versions the message was stored all the same.
 const STORAGE_LIMITS: &[u16] = &[10_023, 10_028, 10_047, 10_077];
@@ -113,7 +116,9 @@ mod tests {
         let refusal =
             |code: u16| of(&format!(r#"{{"error":{{"code":400,"err_code":{code},"description":"words"}},"stream":"av_t","seq":0}}"#));
         assert!(matches!(refusal(10_054), Answer::Refused { permanent: true, rule } if rule.contains("words")));
-        assert!(matches!(refusal(10_060), Answer::Refused { permanent: false, .. }));
+        for passing in [10_060, 10_070, 10_071] {
+            assert!(matches!(refusal(passing), Answer::Refused { permanent: false, .. }), "{passing}");
+        }
         for full in STORAGE_LIMITS {
             assert_eq!(uncertain(&refusal(*full)), Some(UncertainCause::StorageLimit));
         }

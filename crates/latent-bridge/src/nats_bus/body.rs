@@ -22,9 +22,21 @@ use serde_json::value::RawValue;
 pub(super) const ID: &str = "Nats-Msg-Id";
 /// The stream that must take the message.
 pub(super) const EXPECTED_STREAM: &str = "Nats-Expected-Stream";
+/// The sequence that must be the last one of the stream.
+const EXPECTED_LAST: &str = "Nats-Expected-Last-Sequence";
+/// The uid that the last message of the stream must have.
+const EXPECTED_LAST_ID: &str = "Nats-Expected-Last-Msg-Id";
 const CONTENT_TYPE: &str = "Content-Type";
 const KEY: &str = "Lsf-Event-Key";
 const ATTRIBUTE_PREFIX: &str = "Lsf-Attr-";
+
+/// What must be the last of the stream for a message to be taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Behind {
+    pub(super) sequence: u64,
+    /// Of which record, where that is known. A sequence alone may by then be somebody else's.
+    pub(super) uid: Option<Uid>,
+}
 
 /// A record ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +46,15 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
+    /// Lets the stream take it there only.
+    pub(super) fn expect(&mut self, behind: Option<&Behind>) {
+        let Some(Behind { sequence, uid }) = behind else { return };
+        self.headers.insert(EXPECTED_LAST, sequence.to_string());
+        if let Some(uid) = uid {
+            self.headers.insert(EXPECTED_LAST_ID, uid.as_str());
+        }
+    }
+
     /// Bytes of it that the broker's `max_payload` counts: header block and body.
     pub(super) fn counted_bytes(&self) -> usize {
         const BLOCK: usize = "NATS/1.0\r\n\r\n".len();

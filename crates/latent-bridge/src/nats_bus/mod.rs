@@ -22,6 +22,7 @@ mod executor;
 mod flights;
 mod given;
 mod history;
+mod in_order;
 mod lookup;
 mod options;
 mod page;
@@ -270,7 +271,7 @@ impl Drop for NatsBus {
 
 impl EventBus for NatsBus {
     fn submit_record(&self, topic: &str, record: NewRecord) -> Ticket<PublishResult> {
-        publishing::submit(&self.shared, topic, record).unwrap_or_else(refused)
+        publishing::submit(&self.shared, topic, record, None).unwrap_or_else(refused)
     }
 
     fn submit_fetch(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>> {

@@ -25,7 +25,7 @@ use latent_core::{NewRecord, Offset, Partition, Ticket, Uid, UncertainCause, par
 
 use super::answer::{self, Answer};
 use super::api::Api;
-use super::body;
+use super::body::{self, Behind};
 use super::flights::{FlightNumber, Full, Refused, SubjectNumber};
 use super::record::Which;
 use super::revive::revive;
@@ -42,8 +42,8 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(250);
 /// While something is in flight its deadline is looked at as often.
 const DEADLINE_LOOK: Duration = Duration::from_millis(100);
 
-/// Checks a record and hands it to the client, or says why not.
-pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<Ticket<PublishResult>, BusError> {
+/// Checks a record and hands it to the client, or says why not. With `behind` the stream takes it there only.
+pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord, behind: Option<Behind>) -> Result<Ticket<PublishResult>, BusError> {
     let (number, topic) = shared.topic(topic)?;
     if let Some(schema) = &topic.schema {
         schema.check(record.media_type(), record.payload())?;
@@ -52,7 +52,8 @@ pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<
     let now = shared.clock.unix();
     let uid = record.uid.clone().map_or_else(|| crate::uid::mint(now), Ok)?;
     let encoded = body::encode(&record, &uid, partition, now, &topic.source.stream);
-    let encoded = encoded.map_err(|rule| BusError::Rejected { rule, permanent: true })?;
+    let mut encoded = encoded.map_err(|rule| BusError::Rejected { rule, permanent: true })?;
+    encoded.expect(behind.as_ref());
     let (bytes, bytes_max) = (encoded.counted_bytes(), shared.api.client().max_payload());
     if bytes > bytes_max {
         let rule =
@@ -69,7 +70,7 @@ pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord) -> Result<
 
     let abandoned = BusError::Uncertain { uid: uid.clone(), cause: UncertainCause::Closed };
     let (ticket, completer) = Ticket::pair(Err(abandoned));
-    let cargo = Cargo { topic: number, partition, uid, record, completer };
+    let cargo = Cargo { topic: number, partition, uid, record, behind, completer };
     let deadline = shared.clock.mono().plus_millis(limits::CONNECTOR_OPERATION_MILLIS.default);
     let flight = {
         let to = SubjectNumber { topic: number, partition: partition.0 };
@@ -157,18 +158,22 @@ fn take_answer(shared: &Arc<Shared>, number: FlightNumber, message: &Message) {
 /// keeps its deadline.
 async fn send_again(shared: &Arc<Shared>, number: FlightNumber) {
     tokio::time::sleep(IN_PROCESS_PAUSE).await;
-    let Some((topic, partition, uid, record)) =
-        shared.air.flights().get(number).map(|cargo| (cargo.topic, cargo.partition, cargo.uid.clone(), cargo.record.clone()))
+    let Some((topic, partition, uid, record, behind)) = shared
+        .air
+        .flights()
+        .get(number)
+        .map(|cargo| (cargo.topic, cargo.partition, cargo.uid.clone(), cargo.record.clone(), cargo.behind.clone()))
     else {
         return;
     };
     let Some(topic) = shared.topics.get(topic) else { return };
     let hidden = |cause| land(shared, number, |cargo| Err(BusError::Uncertain { uid: cargo.uid.clone(), cause }));
-    let (Ok(encoded), Ok(subject)) =
+    let (Ok(mut encoded), Ok(subject)) =
         (body::encode(&record, &uid, partition, shared.clock.unix(), &topic.source.stream), topic.subject(partition))
     else {
         return hidden(UncertainCause::Unusable);
     };
+    encoded.expect(behind.as_ref());
     let reply = format!("{}.{}", shared.ack_inbox, number.0);
     let sent = shared.api.client().publish_with_reply_and_headers(subject.clone(), reply, encoded.headers, encoded.body).await;
     if sent.is_err() {

@@ -7,6 +7,7 @@ use latent_core::{Clock, NewRecord, Partition, Ticket, Uid};
 use tokio::sync::{Notify, Semaphore};
 
 use super::api::Api;
+use super::body::Behind;
 use super::flights::{Flights, SubjectNumber};
 use super::given::Given;
 use super::history::History;
@@ -50,6 +51,8 @@ pub(super) struct Cargo {
     pub(super) partition: Partition,
     pub(super) uid: Uid,
     pub(super) record: NewRecord,
+    /// Where alone the stream may take it.
+    pub(super) behind: Option<Behind>,
     pub(super) completer: latent_core::Completer<PublishResult>,
 }
 

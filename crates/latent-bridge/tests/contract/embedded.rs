@@ -1,6 +1,6 @@
 //! The contract on the embedded engine.
 
-use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus};
+use latent_bridge::{BridgeManifest, EmbeddedBroker, InOrder};
 
 use super::{Engine, Numbering};
 use crate::support::fixtures::{quick, scratch, small_limits};
@@ -19,7 +19,7 @@ impl Engine for Embedded {
         Self { broker, directory }
     }
 
-    fn bus(&self) -> &dyn EventBus {
+    fn in_order(&self) -> &dyn InOrder {
         &self.broker
     }
 

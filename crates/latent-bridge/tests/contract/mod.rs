@@ -4,6 +4,7 @@
 //! Cases see `dyn EventBus` alone and assume of offsets only what [`Engine::NUMBERING`] says.
 
 mod embedded;
+mod in_order;
 #[cfg(feature = "nats")]
 mod nats;
 mod ordering;
@@ -16,7 +17,7 @@ mod values;
 mod volume;
 mod watching;
 
-use latent_bridge::{BridgeManifest, EventBus};
+use latent_bridge::{BridgeManifest, EventBus, InOrder};
 use latent_testkit::Missing;
 
 /// How an engine numbers the records of a partition.
@@ -41,7 +42,12 @@ pub(crate) trait Engine: Sync + Sized {
     /// A new bus with the topics of `manifest`: empty, and no other test's.
     fn provision(manifest: &BridgeManifest) -> Self;
 
-    fn bus(&self) -> &dyn EventBus;
+    fn bus(&self) -> &dyn EventBus {
+        self.in_order()
+    }
+
+    /// The same bus, to publish to strictly in order.
+    fn in_order(&self) -> &dyn InOrder;
 
     /// Closes the bus and opens what it left behind.
     fn reopen(self) -> Self;
@@ -81,6 +87,10 @@ macro_rules! contract_tests {
             reading: pages_and_heads_follow_each_other_without_a_gap,
             reading: what_was_stored_is_read_the_same_after_a_restart,
             volume: three_thousand_records_are_fetched_whole_while_others_publish,
+            in_order: records_are_stored_one_behind_the_other_and_only_where_nothing_came_between,
+            in_order: nothing_is_stored_behind_one_that_is_not_new,
+            in_order: of_two_who_publish_behind_the_same_end_one_stores_a_beginning_and_the_other_nothing,
+            in_order: thousands_in_one_call_are_stored_in_their_order,
             ordering: thirty_two_threads_with_one_uid_store_one_record,
             ordering: four_writers_and_four_readers_see_whole_ascending_records,
             ordering: every_seventh_shared_uid_is_stored_once,

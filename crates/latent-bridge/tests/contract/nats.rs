@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_nats::jetstream::{self, Context};
 use async_nats::{ConnectOptions, ServerAddr};
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions};
-use latent_bridge::{BridgeManifest, EventBus, NatsBus};
+use latent_bridge::{BridgeManifest, InOrder, NatsBus};
 use latent_testkit::{Missing, REQUIRE_BROKER_VAR, SKIPS_FILE_VAR, until_some};
 
 use super::{Engine, Numbering};
@@ -57,7 +57,7 @@ impl Engine for OnBroker {
         Self { bus: bus.unwrap(), account }
     }
 
-    fn bus(&self) -> &dyn EventBus {
+    fn in_order(&self) -> &dyn InOrder {
         &self.bus
     }
 

@@ -23,7 +23,7 @@ topics:
 ";
 
 /// A broker without streams, with an operator and a user that may use the topics of [`TOPICS`] and nothing else.
-fn broker(server_name: &str) -> Broker {
+pub(super) fn broker(server_name: &str) -> Broker {
     let users = [BrokerUser::unlimited(OPERATOR, PASSWORD), bus_user()];
     Broker::start(BrokerSpec { server_name: server_name.to_owned(), ..BrokerSpec::with_users(users) }.disk(64 << 20))
 }
@@ -44,13 +44,13 @@ fn bus_user() -> BrokerUser {
     BrokerUser { publish: publish.collect(), ..BrokerUser::publisher(USER, PASSWORD, [""; 0]) }
 }
 
-fn with_admin<T>(broker: &Broker, ask: impl AsyncFnOnce(Admin) -> T) -> T {
+pub(super) fn with_admin<T>(broker: &Broker, ask: impl AsyncFnOnce(Admin) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { ask(broker.admin().await).await })
 }
 
 /// A folder with the manifest, whose commands use the broker as the environment says.
-fn without_node(broker: &Broker) -> CliEnv {
+pub(super) fn without_node(broker: &Broker) -> CliEnv {
     let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
     let ca = env.write("ca.pem", broker.ca().root_pem());
     env.write("bridge.yaml", TOPICS);
@@ -72,7 +72,7 @@ fn run(env: &CliEnv, words: &[&str], status: i32) -> CliOutput {
 }
 
 /// As somebody who may make streams.
-fn as_operator(env: &CliEnv, words: &[&str]) -> Value {
+pub(super) fn as_operator(env: &CliEnv, words: &[&str]) -> Value {
     let mut command: Command = env.command(on_nats(words).iter().chain(&["--json"]));
     let output = command.env("AV_NATS_USER", OPERATOR).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -408,7 +408,7 @@ fn words_of_a_broker_move_no_cursor() {
 }
 
 /// A node on the broker: its root, a key, and the password in the store.
-fn with_node(broker: &Broker) -> CliEnv {
+pub(super) fn with_node(broker: &Broker) -> CliEnv {
     let env = without_credential(broker);
     let port = broker.address().port().to_string();
     let words = ["secret", "put", USER, "--bus", "--server-name", &broker.server_name(), "--port", &port];

@@ -16,6 +16,7 @@ mod holding;
 mod invoking;
 mod lanes;
 mod maintaining;
+mod migrating;
 mod mistakes;
 mod new;
 mod outcomes;

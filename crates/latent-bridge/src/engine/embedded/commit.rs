@@ -18,6 +18,7 @@ use super::frame::{Header, Identity, Salt};
 use super::numbers::Numbers;
 use super::uid_map::ByUidHash;
 use super::uid_runs::UidHash;
+use crate::bus::in_order;
 use crate::{BusError, PublishAck, PublishResult};
 
 /// Events of one topic, handed over together. `T` is whatever takes the answer.
@@ -25,6 +26,8 @@ pub(super) struct Submission<T> {
     /// Number of the topic.
     pub(super) topic: usize,
     pub(super) events: Events,
+    /// The sequence that its first event must get, and that each of its events must follow the one before it; `None`: each for itself.
+    pub(super) behind: Option<u64>,
     pub(super) ticket: T,
 }
 
@@ -138,7 +141,7 @@ impl<T> GroupCommit<T> {
         submission: Submission<T>,
         mut known: impl FnMut(&Event, &[u8]) -> Known,
     ) -> Option<Answer<T>> {
-        let Submission { topic, events, ticket } = submission;
+        let Submission { topic, events, behind, ticket } = submission;
         let Some(state) = self.topics.get_mut(topic) else {
             let unknown = || Err(BusError::UnknownTopic { topic: format!("number {topic}") });
             return Some(Answer { ticket, results: events.events.iter().map(|_| unknown()).collect() });
@@ -146,13 +149,18 @@ impl<T> GroupCommit<T> {
         let group = self.groups.entry(topic).or_insert_with(TopicGroup::empty);
         let mut fates = Vec::with_capacity(events.events.len());
         let mut at = 0;
+        // Why the events from here on are not taken.
+        let mut ended = behind.filter(|behind| *behind != state.next.sequence).map(|_| in_order::passed(&state.name));
         for (number, event) in events.events.iter().enumerate() {
             let end = at + usize::try_from(event.frame_bytes()).unwrap_or(usize::MAX);
             let body = body_of(events.frames.get(at..end).unwrap_or_default());
-            let fate = match state.answer(&event.uid, || known(event, body)) {
+            let fate = match ended.clone().map_or_else(|| state.answer(&event.uid, || known(event, body)), |ended| Err(Err(ended))) {
                 Err(result) => Fate::Answered(result),
                 Ok(()) => group.plan(state, now, EventToPlan { number, event, admitting: &events, at, body }),
             };
+            if behind.is_some() && ended.is_none() && !matches!(fate, Fate::First(_)) {
+                ended = Some(in_order::behind_another());
+            }
             fates.push(fate);
             at = end;
         }

@@ -22,6 +22,7 @@ mod frame_reader;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz_bodies;
 mod heal;
+mod in_order;
 mod indexer;
 mod lock;
 mod numbers;
@@ -144,6 +145,14 @@ impl EmbeddedBroker {
     /// [`BusError::Io`] when it cannot be looked at.
     pub fn is_provisioned(directory: &Path) -> Result<bool, BusError> {
         provision::is_provisioned(&*EngineOptions::default().storage, &Layout::new(directory))
+    }
+
+    /// The manifest that a provisioned directory has now, also while another process has the directory. Takes no lock.
+    ///
+    /// # Errors
+    /// [`BusError::Config`] when it has none, or not one of its own; [`BusError::Io`].
+    pub fn manifest_of(directory: &Path) -> Result<BridgeManifest, BusError> {
+        provision::manifest_of(&*EngineOptions::default().storage, &Layout::new(directory))
     }
 
     /// Opens a provisioned directory with default options.
@@ -429,7 +438,7 @@ impl Shared {
             return Err(BusError::Backend("no event was made of the record".to_owned()));
         };
         let (ticket, completer) = Ticket::pair(Err(BusError::Uncertain { uid, cause: UncertainCause::Closed }));
-        self.hand_over(Submission { topic: number, events, ticket: Asker::One(completer) }, waking)?;
+        self.hand_over(Submission { topic: number, events, behind: None, ticket: Asker::One(completer) }, waking)?;
         Ok(ticket)
     }
 
@@ -453,7 +462,8 @@ impl Shared {
         let ready: Vec<_> = records.iter().map(|record| self.prepare(topic, record, &mut events)).collect();
         let uids: Vec<_> = events.events.iter().map(|event| event.uid.clone()).collect();
         let (ticket, completer) = Ticket::pair(Vec::new());
-        let handed_over = self.hand_over(Submission { topic: number, events, ticket: Asker::Many(completer) }, Waking::Nobody);
+        let handed_over =
+            self.hand_over(Submission { topic: number, events, behind: None, ticket: Asker::Many(completer) }, Waking::Nobody);
         let results = match handed_over {
             Ok(()) => {
                 self.write_if_idle();

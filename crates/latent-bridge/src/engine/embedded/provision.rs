@@ -167,6 +167,15 @@ pub(super) fn open(directory: &Path, options: &EngineOptions) -> Result<OpenedDi
     Ok(OpenedDirectory { layout, lock, store, manifest, schemas })
 }
 
+/// The manifest of a directory as it is now, for who only wants to know. Takes no lock.
+pub(super) fn manifest_of(storage: &dyn Storage, layout: &Layout) -> Result<BridgeManifest, BusError> {
+    let missing = |file: &str| config(format!("{file} is missing from the directory, or it is not provisioned"));
+    let store = parse_format(&read_control(storage, &layout.format())?.ok_or_else(|| missing("format"))?)?;
+    let text = read_control(storage, &layout.manifest())?.ok_or_else(|| missing("manifest.yaml"))?;
+    let (text, _) = split_lines(checked_text("manifest.yaml", &text)?);
+    Ok(BridgeManifest::from_yaml(of_store(text, store)?)?)
+}
+
 /// Makes every name durable that an earlier process gave and was killed before it could. What is acknowledged from now on lies in files
 /// that would be gone with their names after a power cut.
 fn sync_names(storage: &dyn Storage, layout: &Layout, manifest: &BridgeManifest) -> Result<(), BusError> {

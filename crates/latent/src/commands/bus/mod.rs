@@ -5,6 +5,7 @@ mod fetch;
 mod find;
 mod location;
 mod maintain;
+mod migrate;
 mod provision;
 mod publish;
 mod stats;
@@ -15,11 +16,11 @@ mod topics;
 use clap::Subcommand;
 pub(crate) use event::{AttributesDocument, readable, value_of};
 pub(crate) use fetch::Cursor;
+pub(crate) use migrate::{MigrationCounts, PartitionFinding};
 pub(crate) use publish::{EmptyLines, Repetition, SentCounts, Stopped};
 pub(crate) use tail::named;
 pub(crate) use topic::{ask as ask_about, partitions as partitions_of};
 
-use crate::cli::LaterArgs;
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -42,9 +43,8 @@ pub(crate) enum BusCommand {
     Stats(stats::StatsArgs),
     /// Remove what has expired, now
     Maintain(maintain::MaintainArgs),
-    /// Not built in this version: from one engine to the other
-    #[command(hide = true)]
-    Migrate(LaterArgs),
+    /// Bring topics from one engine to the other
+    Migrate(migrate::MigrateArgs),
 }
 
 /// Runs `latent bus …`.
@@ -61,8 +61,6 @@ pub(crate) fn bus(command: &BusCommand, output: &mut Output) -> Result<(), CliEr
         BusCommand::Tail(args) => tail::tail(args, output),
         BusCommand::Stats(args) => stats::stats(args, output),
         BusCommand::Maintain(args) => maintain::maintain(args, output),
-        BusCommand::Migrate(_) => {
-            Err(CliError::NotBuilt { what: "latent bus migrate".to_owned(), instead: "see `latent bus --help` for what there is" })
-        }
+        BusCommand::Migrate(args) => migrate::migrate(args, output),
     }
 }

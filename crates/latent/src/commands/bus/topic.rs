@@ -38,7 +38,7 @@ fn unknown(topic: &str, topics: Vec<TopicInfo>) -> CliError {
 }
 
 /// A mistyped name, or the first part of one.
-fn meant<'d>(topic: &str, declared: &'d [String]) -> Option<&'d str> {
+pub(super) fn meant<'d>(topic: &str, declared: &'d [String]) -> Option<&'d str> {
     let begun = || declared.iter().find(|name| name.strip_prefix(topic).is_some_and(|rest| rest.starts_with('.')));
     nearest(topic, declared.iter().map(String::as_str)).or_else(|| begun().map(String::as_str))
 }

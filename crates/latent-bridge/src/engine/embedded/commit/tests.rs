@@ -24,7 +24,7 @@ fn submission(ticket: u32, wanted: &[Wanted<'_>]) -> Submission<u32> {
         let body = BodySummary { body_len: u32::try_from(body.len()).unwrap(), body_crc: crc32fast::hash(body.as_bytes()), head_crc: 0 };
         events.events.push(Event { uid: Uid::parse(uid).unwrap(), uid_hash: UidHash(0), partition: *partition, body });
     }
-    Submission { topic: 0, events, ticket }
+    Submission { topic: 0, events, behind: None, ticket }
 }
 
 fn absent(_: &Event, _: &[u8]) -> Known {
@@ -54,6 +54,36 @@ fn group_of_four(machine: &mut GroupCommit<u32>) {
     for (ticket, uid, content) in [(1, "a", "x"), (2, "a", "x"), (3, "a", "y"), (4, "b", "x")] {
         assert_eq!(machine.admit(NOW, submission(ticket, &[(uid, 0, content)]), absent), None);
     }
+}
+
+#[test]
+fn a_submission_behind_others_is_taken_in_its_place_up_to_the_first_event_that_is_not_new() {
+    let known = |event: &Event, _: &[u8]| match event.uid.as_str() {
+        "same" => Known::SameContent(Located { partition: 0, offset: 7 }),
+        "other" => Known::OtherContent,
+        _ => Known::Absent,
+    };
+    let cases: [(u64, &[Wanted<'_>], &str); 6] = [
+        (0, &[("a", 0, "x"), ("b", 1, "x"), ("c", 0, "x")], "0/0, 1/0, 0/1"),
+        (0, &[("a", 0, "x"), ("same", 0, "x"), ("b", 0, "x")], "0/0, 0/7 again, not-sent"),
+        (0, &[("a", 0, "x"), ("other", 0, "x"), ("b", 0, "x")], "0/0, conflict, not-sent"),
+        // The same uid twice in one submission.
+        (0, &[("a", 0, "x"), ("a", 0, "x"), ("b", 0, "x")], "0/0, 0/0 again, not-sent"),
+        (0, &[("a", 0, "x"), ("a", 0, "y"), ("b", 0, "x")], "0/0, conflict, not-sent"),
+        (1, &[("a", 0, "x"), ("b", 0, "x")], "not-sent, not-sent"),
+    ];
+    for (behind, wanted, expected_answer) in cases {
+        let mut machine = machine(2);
+        let at_once = machine.admit(NOW, Submission { behind: Some(behind), ..submission(1, wanted) }, known);
+        let answers = at_once.map_or_else(|| machine.settle(0, &WriteOutcome::Durable), |answer| vec![answer]);
+        assert_eq!(short(&answers), expected(&[(1, expected_answer)]), "{wanted:?}");
+    }
+    // Behind what the group at hand has, and not what was there before it.
+    let mut machine = machine(1);
+    assert_eq!(machine.admit(NOW, submission(1, &[("a", 0, "x")]), absent), None);
+    assert_eq!(machine.admit(NOW, Submission { behind: Some(1), ..submission(2, &[("b", 0, "x")]) }, absent), None);
+    let passed = machine.admit(NOW, Submission { behind: Some(1), ..submission(3, &[("c", 0, "x")]) }, absent).unwrap();
+    assert_eq!(short(&[passed]), expected(&[(3, "not-sent")]));
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! One of the two logs: how it is named, what its manifest is, and how it is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use latent_bridge::{BridgeManifest, EmbeddedBroker, InOrder};
+
+use super::super::location::manifest_for_nats;
+use super::HOLDER;
+use super::source::{BusSource, NodeSource, Source};
+use crate::access::{Access, log_error, open_directory};
+use crate::broker;
+use crate::config::{self, Config, NamedFiles};
+use crate::data_dir::DataDir;
+use crate::engine::Engine;
+use crate::error::CliError;
+
+const OPENING: &str = "opening the topics on the broker";
+
+/// See the module.
+pub(super) enum Place {
+    /// An embedded log.
+    Directory(DataDir),
+    /// The broker of a node's configuration.
+    OfNode(Box<Config>),
+    /// The broker that the environment names, with this manifest.
+    OfEnvironment(PathBuf),
+}
+
+impl Place {
+    /// Reads `embedded:DIR`, `nats` or `config:FILE`.
+    pub(super) fn parse(option: &'static str, text: &str, manifest: Option<&Path>) -> Result<Self, CliError> {
+        if text == Engine::Nats.word() {
+            let Some(manifest) = manifest else {
+                let reason = format!("with {option} nats the manifest must be named: --manifest bridge.yaml");
+                return Err(CliError::Value { option: "--manifest", reason });
+            };
+            return Ok(Self::OfEnvironment(manifest.to_owned()));
+        }
+        match text.split_once(':') {
+            Some(("embedded", dir)) if !dir.is_empty() => Ok(Self::Directory(DataDir::new(dir.as_ref()))),
+            Some(("config", file)) if !file.is_empty() => {
+                let config = config::load(file.as_ref(), NamedFiles::NotNeeded)?.config;
+                let is_on_broker = config.engine.broker().is_some();
+                Ok(if is_on_broker { Self::OfNode(Box::new(config)) } else { Self::Directory(DataDir::new(&config.node.data_dir)) })
+            }
+            _ => {
+                let reason = format!("{text:?} is neither `embedded:DIR`, nor `nats`, nor `config:FILE`");
+                Err(CliError::Value { option, reason })
+            }
+        }
+    }
+
+    /// Whether its manifest must be named beside it.
+    pub(super) const fn needs_manifest(&self) -> bool {
+        matches!(self, Self::OfEnvironment(_))
+    }
+
+    /// What tells it from other logs, across runs. Known before anything is opened.
+    pub(super) fn identity(&self) -> Result<String, CliError> {
+        Ok(match self {
+            Self::Directory(dir) => {
+                let path = std::fs::canonicalize(dir.log()).unwrap_or_else(|_| dir.log().to_owned());
+                format!("embedded:{}", path.display())
+            }
+            Self::OfNode(config) => {
+                let address = config.engine.broker().map(|broker| broker.peer.address().to_string()).unwrap_or_default();
+                format!("nats:tls://{address}/{}", config.engine.manifest.name)
+            }
+            Self::OfEnvironment(file) => {
+                // The environment first: without it no file is worth a look.
+                let servers = broker::options_from_environment(file)?.servers.join(",");
+                format!("nats:{servers}/{}", manifest_for_nats(file)?.name)
+            }
+        })
+    }
+
+    /// The manifest of its topics.
+    pub(super) fn manifest(&self) -> Result<BridgeManifest, CliError> {
+        match self {
+            Self::Directory(dir) => match EmbeddedBroker::is_provisioned(dir.log()) {
+                Ok(false) => Err(CliError::NotProvisioned { dir: dir.log().to_owned() }),
+                _ => EmbeddedBroker::manifest_of(dir.log()).map_err(|error| log_error(dir.log(), &error)),
+            },
+            Self::OfNode(config) => Ok(config.engine.manifest.clone()),
+            Self::OfEnvironment(file) => manifest_for_nats(file),
+        }
+    }
+
+    /// Opens it for reading, through the node that has it if there is one.
+    pub(super) fn open_source(&self) -> Result<Box<dyn Source>, CliError> {
+        Ok(match self {
+            Self::Directory(dir) => match Access::try_node(dir)? {
+                Some(node) => Box::new(NodeSource::new(node)),
+                None => Box::new(BusSource::new(Arc::new(open_directory(dir, HOLDER)?))),
+            },
+            Self::OfNode(config) => Box::new(BusSource::new(Arc::new(broker::open(config).map_err(|error| error.during(OPENING))?))),
+            Self::OfEnvironment(file) => Box::new(BusSource::new(Arc::new(of_environment(file)?))),
+        })
+    }
+
+    /// Opens it for writing. A directory must be nobody else's.
+    pub(super) fn open_destination(&self) -> Result<Box<dyn InOrder>, CliError> {
+        Ok(match self {
+            Self::Directory(dir) => {
+                Access::refuse_running_node(dir)?;
+                Box::new(open_directory(dir, HOLDER)?)
+            }
+            Self::OfNode(config) => Box::new(broker::open(config).map_err(|error| error.during(OPENING))?),
+            Self::OfEnvironment(file) => Box::new(of_environment(file)?),
+        })
+    }
+}
+
+fn of_environment(file: &Path) -> Result<latent_bridge::NatsBus, CliError> {
+    let options = broker::options_from_environment(file)?;
+    broker::open_with(options, &manifest_for_nats(file)?).map_err(|error| error.during(OPENING))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_one_of_three_and_says_what_is_wrong_with_it() {
+        let parse = |text: &str, manifest: Option<&str>| Place::parse("--from", text, manifest.map(Path::new));
+        assert!(matches!(parse("embedded:data", None), Ok(Place::Directory(_))));
+        assert!(matches!(parse("nats", Some("bridge.yaml")), Ok(Place::OfEnvironment(_))));
+        for (text, option) in [
+            ("nats", "--manifest"),
+            ("embedded:", "--from"),
+            ("config:", "--from"),
+            ("data", "--from"),
+            ("nats:tls://a:1", "--from"),
+            ("", "--from"),
+        ] {
+            assert!(matches!(parse(text, None), Err(CliError::Value { option: told, .. }) if told == option), "{text:?}");
+        }
+        assert!(matches!(parse("config:/nowhere/latent.toml", None), Err(CliError::Config(_))));
+    }
+
+    #[test]
+    fn a_directory_is_known_by_its_real_path() {
+        let temp = tempfile::tempdir().unwrap();
+        let real = temp.path().join("data");
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, temp.path().join("link")).unwrap();
+        let identity = |name: &str| Place::Directory(DataDir::new(&temp.path().join(name))).identity().unwrap();
+        assert_eq!(identity("data"), identity("link"));
+        assert_ne!(identity("data"), identity("other"));
+    }
+}
