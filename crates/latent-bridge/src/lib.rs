@@ -4,6 +4,7 @@
 //! runtime; the feature `nats` adds [`NatsBus`], which has one of its own.
 
 pub mod bus;
+pub mod cold;
 mod engine;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
