@@ -12,6 +12,7 @@ use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, StoredRec
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::cold::ArchiveStatistics;
 use crate::{BusError, MaintenanceReport, StoredEvent, limits};
 
 /// Where an event lies. On the embedded engine the offset is partition-local, on NATS it is the stream sequence.
@@ -134,12 +135,25 @@ pub trait EventBus: Send + Sync {
         Ok(report.expired_records.saturating_add(report.intents_completed))
     }
 
-    /// Sets the key that authenticates archive intents. A bus without an archive has no use for one and takes any.
+    /// Sets the key that authenticates archive intents from now on; those that were set before still verify. A bus without an archive has no use for one and takes any.
     ///
     /// # Errors
     /// [`BusError::Config`] for a key that protects nothing.
     fn set_control_key(&self, _key: [u8; 32]) -> Result<(), BusError> {
         Ok(())
+    }
+
+    /// Sets the whole ring of control keys, the newest first: it signs, all verify. A bus without an archive takes any.
+    ///
+    /// # Errors
+    /// [`BusError::Config`] for a key that protects nothing, or too many.
+    fn set_control_keys(&self, _newest_first: &[[u8; 32]]) -> Result<(), BusError> {
+        Ok(())
+    }
+
+    /// What waits in the archive's outbox; none when no topic is archived.
+    fn archive_statistics(&self) -> Option<ArchiveStatistics> {
+        None
     }
 
     /// Publishes one record and waits.

@@ -5,6 +5,8 @@
 
 pub mod bus;
 pub mod cold;
+#[cfg(feature = "cold-store")]
+mod connector;
 mod engine;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]

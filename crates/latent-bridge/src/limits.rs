@@ -422,6 +422,109 @@ pub const LOOKUP_UIDS: Limit = Limit {
     bounds: "uids, at about 20 bytes each, whose places in a broker's streams are remembered; beyond it the oldest are read again",
 };
 
+/// Keys of the archive's ring.
+pub const CONTROL_KEYS: Limit = Limit {
+    name: "control_keys",
+    unit: "count",
+    default: 8,
+    min: 1,
+    max: 8,
+    bounds: "control keys of the archive, the newest of which signs",
+};
+/// A cold object of one event, and an intent.
+pub const COLD_OBJECT_BYTES: Limit = Limit {
+    name: "cold_object_bytes",
+    unit: "bytes",
+    default: 1_048_576,
+    min: 1_048_576,
+    max: 1_048_576,
+    bounds: "cold object or intent of one event that is read",
+};
+/// The outbox (B-070).
+pub const COLD_INTENTS: Limit = Limit {
+    name: "cold_intents",
+    unit: "count",
+    default: 262_144,
+    min: 1,
+    max: 4_194_304,
+    bounds: "archive intents that wait; beyond it nothing expires from topics with cold_uri, and on a broker publications to them are refused as busy",
+};
+/// Age of an intent without offset (B-078).
+pub const COLD_GRACE_MILLIS: Limit = Limit {
+    name: "cold_grace_millis",
+    unit: "ms",
+    default: 60_000,
+    min: 60_000,
+    max: 60_000,
+    bounds: "time for which an intent is left to its publisher",
+};
+/// Before an intent that failed is tried again.
+pub const COLD_RETRY_MILLIS: Limit = Limit {
+    name: "cold_retry_millis",
+    unit: "ms",
+    default: 5_000,
+    min: 5_000,
+    max: 5_000,
+    bounds: "pause after the first failure of an archive intent; it doubles with each further one",
+};
+/// The longest pause of an intent that failed.
+pub const COLD_RETRY_MILLIS_MAX: Limit = Limit {
+    name: "cold_retry_millis_max",
+    unit: "ms",
+    default: 300_000,
+    min: 300_000,
+    max: 300_000,
+    bounds: "longest pause between two attempts of an archive intent",
+};
+/// Before an intent in quarantine is looked at again.
+pub const COLD_QUARANTINE_MILLIS: Limit = Limit {
+    name: "cold_quarantine_millis",
+    unit: "ms",
+    default: 3_600_000,
+    min: 3_600_000,
+    max: 3_600_000,
+    bounds: "pause before an archive intent in quarantine is looked at again",
+};
+/// Records staged together.
+pub const COLD_BATCH_RECORDS: Limit = Limit {
+    name: "cold_batch_records",
+    unit: "count",
+    default: 256,
+    min: 1,
+    max: 4_096,
+    bounds: "records whose archive intents share one sync of the outbox",
+};
+/// Bytes staged together.
+pub const COLD_BATCH_BYTES: Limit = Limit {
+    name: "cold_batch_bytes",
+    unit: "bytes",
+    default: 8_388_608,
+    min: 1_048_576,
+    max: 67_108_864,
+    bounds: "payload of records that are archived together, in memory",
+};
+/// Work of one pass.
+pub const COLD_PASS_INTENTS: Limit = Limit {
+    name: "cold_pass_intents",
+    unit: "count",
+    default: 65_536,
+    min: 1,
+    max: 4_194_304,
+    bounds: "archive intents that one pass of maintenance tries, and records that it exports",
+};
+/// Uploads at once.
+pub const COLD_UPLOADS: Limit =
+    Limit { name: "cold_uploads", unit: "count", default: 8, min: 1, max: 64, bounds: "objects written to cold stores at once" };
+/// Failures in a row.
+pub const COLD_STORE_FAILURES: Limit = Limit {
+    name: "cold_store_failures",
+    unit: "count",
+    default: 3,
+    min: 3,
+    max: 3,
+    bounds: "calls of one cold store that fail in a row before a pass leaves it alone; one that takes too long is enough",
+};
+
 /// Every limit of this crate.
 pub const ALL: &[Limit] = &[
     MANIFEST_BYTES,
@@ -478,6 +581,18 @@ pub const ALL: &[Limit] = &[
     LOOKUP_MILLIS,
     LOOKUP_UIDS,
     CONNECT_MILLIS,
+    CONTROL_KEYS,
+    COLD_OBJECT_BYTES,
+    COLD_INTENTS,
+    COLD_GRACE_MILLIS,
+    COLD_RETRY_MILLIS,
+    COLD_RETRY_MILLIS_MAX,
+    COLD_QUARANTINE_MILLIS,
+    COLD_BATCH_RECORDS,
+    COLD_BATCH_BYTES,
+    COLD_PASS_INTENTS,
+    COLD_UPLOADS,
+    COLD_STORE_FAILURES,
 ];
 
 #[cfg(test)]

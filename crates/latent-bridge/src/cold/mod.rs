@@ -1,9 +1,23 @@
 //! The cold archive: what leaves hot storage is first durable and complete somewhere else. `docs/design/cold-archive.md` says why it is so.
 //!
-//! Public is only the seam to a store ([`ColdStore`]); what is archived, when and how is the engines' business.
+//! Public is only the seam to a store ([`ColdStore`], [`ColdStores`]) and what can be chosen ([`ArchiveOptions`]); what is archived, when
+//! and how is the engines' business.
 
+pub(crate) mod archive;
 #[cfg(test)]
 pub(crate) mod doubles;
+pub(crate) mod intent;
+mod keys;
+mod local;
+pub(crate) mod object;
+mod options;
+pub(crate) mod outbox;
+pub(crate) mod places;
+mod probe;
+mod put;
 mod store;
+pub(crate) mod trouble;
 
+pub use options::{ArchiveOptions, ArchiveStatistics};
+pub use places::ColdStores;
 pub use store::{ColdError, ColdStore, Listed, PutEnd};

@@ -18,7 +18,7 @@ mod connect;
 mod consumer;
 mod durables;
 mod environment;
-mod executor;
+
 mod flights;
 mod given;
 mod history;
@@ -63,9 +63,9 @@ use shared::{Air, Shared, Topic, refused};
 use signals::Signals;
 use streams::TopicStream;
 
+pub use crate::connector::{ConnectorExecutor, ConnectorFault};
 pub use durables::{Durable, DurableAction, DurableDifference, DurablePlan, FoundDurable, apply_durables, compare_durable, plan_durables};
 pub use environment::nats_credentials;
-pub use executor::{ConnectorExecutor, ConnectorFault};
 pub use options::{NatsCredentials, NatsOptions, NatsRoots};
 pub use permissions::{Permission, Permissions, covers};
 pub use probe::{Probe, ProbeAnswer, ProbedStream, Probes, probe, stream_settings};

@@ -9,10 +9,10 @@ use async_nats::Event;
 use super::NatsBus;
 use super::api::Api;
 use super::connect::connect;
-use super::executor::{ConnectorExecutor, ConnectorFault};
 use super::options::NatsOptions;
 use super::signals::Signals;
 use super::streams::{self, Plan};
+use crate::connector::{ConnectorExecutor, ConnectorFault};
 use crate::{BridgeManifest, BusError, TopicSchema, limits, schema};
 
 impl NatsBus {
