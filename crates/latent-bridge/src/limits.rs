@@ -512,6 +512,33 @@ pub const COLD_PASS_INTENTS: Limit = Limit {
     max: 4_194_304,
     bounds: "archive intents that one pass of maintenance tries, and records that it exports",
 };
+/// Publications waiting for the outbox.
+pub const COLD_STAGE_QUEUE: Limit = Limit {
+    name: "cold_stage_queue",
+    unit: "count",
+    default: 4_096,
+    min: 1,
+    max: 65_536,
+    bounds: "publications to archived topics on a broker that wait for their intent; beyond it one is refused as busy",
+};
+/// Bytes waiting for the outbox.
+pub const COLD_STAGE_QUEUE_BYTES: Limit = Limit {
+    name: "cold_stage_queue_bytes",
+    unit: "bytes",
+    default: 33_554_432,
+    min: 1_048_576,
+    max: 1_073_741_824,
+    bounds: "payload of publications that wait for their intent",
+};
+/// Uploads waiting for a thread.
+pub const COLD_UPLOAD_QUEUE: Limit = Limit {
+    name: "cold_upload_queue",
+    unit: "count",
+    default: 1_024,
+    min: 1,
+    max: 65_536,
+    bounds: "acknowledged events that wait for their upload; what is more is left to maintenance",
+};
 /// Uploads at once.
 pub const COLD_UPLOADS: Limit =
     Limit { name: "cold_uploads", unit: "count", default: 8, min: 1, max: 64, bounds: "objects written to cold stores at once" };
@@ -591,6 +618,9 @@ pub const ALL: &[Limit] = &[
     COLD_BATCH_RECORDS,
     COLD_BATCH_BYTES,
     COLD_PASS_INTENTS,
+    COLD_STAGE_QUEUE,
+    COLD_STAGE_QUEUE_BYTES,
+    COLD_UPLOAD_QUEUE,
     COLD_UPLOADS,
     COLD_STORE_FAILURES,
 ];

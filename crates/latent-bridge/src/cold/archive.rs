@@ -203,6 +203,12 @@ impl Archive {
         Ok(Some(Self { outbox, targets, uploads, intents_max, claimed: Mutex::default() }))
     }
 
+    /// How many objects are written at once.
+    #[cfg(feature = "nats")]
+    pub(crate) const fn uploads(&self) -> usize {
+        self.uploads
+    }
+
     /// Whether a topic is archived.
     pub(crate) fn has(&self, topic: &str) -> bool {
         self.targets.contains_key(topic)
@@ -293,6 +299,7 @@ impl Archive {
     }
 
     /// Finishes one intent that has its offset.
+    #[cfg(feature = "nats")]
     pub(crate) fn finish(&self, pass: &Pass, name: &str, now: UnixMillis) -> Finished {
         let Some(claim) = self.claim(name) else { return Finished::Later };
         match self.outbox.read(name) {

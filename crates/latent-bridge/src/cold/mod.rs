@@ -15,6 +15,8 @@ pub(crate) mod outbox;
 pub(crate) mod places;
 mod probe;
 mod put;
+#[cfg(feature = "nats")]
+pub(crate) mod stager;
 mod store;
 pub(crate) mod trouble;
 

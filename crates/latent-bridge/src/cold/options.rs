@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::places::ColdStores;
+use crate::embedded::{OsStorage, Storage};
 use crate::limits;
 
 /// Keys, places and bounds of the archive. Of no use to a bus of which no topic has a `cold_uri`.
@@ -17,6 +18,8 @@ pub struct ArchiveOptions {
     /// The outbox of an engine on a broker. None: `AV_COLD_OUTBOX_DIR`, or else `data/cold-outbox/<manifest name>` below the working
     /// directory. The embedded engine's is in its own directory.
     pub outbox: Option<PathBuf>,
+    /// The file system of the outbox and of folders on an engine on a broker. The embedded engine uses its own.
+    pub storage: Arc<dyn Storage>,
     /// Opens the stores that `cold_uri`s name. None: folders, and what the crate's features add.
     pub stores: Option<Arc<dyn ColdStores>>,
     /// See [`limits::COLD_INTENTS`].
@@ -30,6 +33,7 @@ impl Default for ArchiveOptions {
         Self {
             control_keys: Vec::new(),
             outbox: None,
+            storage: Arc::new(OsStorage),
             stores: None,
             intents_max: limits::COLD_INTENTS.default,
             uploads: limits::COLD_UPLOADS.default,

@@ -65,8 +65,40 @@ pub(crate) enum Committed {
     Gone,
 }
 
-/// Whether one step wrote something that the sync of the directory must make durable.
 type Step<T> = Result<T, BusError>;
+
+/// One thing to do in an outbox.
+#[cfg(feature = "nats")]
+#[derive(Debug)]
+pub(crate) enum Op {
+    /// See [`Outbox::stage`].
+    Stage(Intent),
+    /// See [`Outbox::commit`].
+    Commit(Intent),
+    /// Takes an intent back whose event was certainly not published.
+    Withdraw(Intent),
+}
+
+#[cfg(feature = "nats")]
+impl Op {
+    const fn intent(&self) -> &Intent {
+        match self {
+            Self::Stage(intent) | Self::Commit(intent) | Self::Withdraw(intent) => intent,
+        }
+    }
+}
+
+/// What became of an [`Op`].
+#[cfg(feature = "nats")]
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// It was staged.
+    Staged(Staged),
+    /// Its offset was written down, or there was nothing left to do.
+    Committed,
+    /// It is gone, durably.
+    Withdrawn,
+}
 
 impl Outbox {
     /// Takes the directory for `owner`, which is what all its intents belong to.
@@ -124,7 +156,7 @@ impl Outbox {
         let keys = self.keys();
         let mut state = self.lock();
         let staged: Vec<_> = intents.iter().map(|intent| self.stage_one(&mut state, &keys, intent)).collect();
-        self.sync(&mut state, intents, staged)
+        self.sync(&mut state, intents.iter(), staged)
     }
 
     fn stage_one(&self, state: &mut State, keys: &KeyRing, intent: &Intent) -> Step<Staged> {
@@ -162,7 +194,7 @@ impl Outbox {
         let keys = self.keys();
         let mut state = self.lock();
         let committed: Vec<_> = stored.iter().map(|intent| self.commit_one(&mut state, &keys, intent)).collect();
-        self.sync(&mut state, stored, committed)
+        self.sync(&mut state, stored.iter(), committed)
     }
 
     fn commit_one(&self, state: &mut State, keys: &KeyRing, stored: &Intent) -> Step<Committed> {
@@ -183,15 +215,25 @@ impl Outbox {
         Ok(Committed::Offset)
     }
 
-    /// Takes an intent back whose event was certainly not published, durably.
+    /// Does several things in their order, which share one sync of the directory.
     ///
     /// # Errors
-    /// [`BusError::Io`] when it may still be there.
-    pub(crate) fn withdraw(&self, name: &str) -> Result<(), BusError> {
+    /// Of each, as [`Outbox::stage`] and [`Outbox::commit`]; of what was taken back [`BusError::Io`] or [`BusError::Uncertain`] when it may
+    /// still be there.
+    #[cfg(feature = "nats")]
+    pub(crate) fn apply(&self, ops: &[Op]) -> Vec<Result<Done, BusError>> {
+        let keys = self.keys();
         let mut state = self.lock();
-        self.writable(&state)?;
-        self.remove_file(&mut state, name)?;
-        self.sync_directory(&mut state)
+        let apply = |op: &Op| match op {
+            Op::Stage(intent) => self.stage_one(&mut state, &keys, intent).map(Done::Staged),
+            Op::Commit(intent) => self.commit_one(&mut state, &keys, intent).map(|_| Done::Committed),
+            Op::Withdraw(intent) => {
+                self.writable(&state)?;
+                self.remove_file(&mut state, &intent.name()).map(|()| Done::Withdrawn)
+            }
+        };
+        let done: Vec<_> = ops.iter().map(apply).collect();
+        self.sync(&mut state, ops.iter().map(Op::intent), done)
     }
 
     /// Removes a finished intent. Should the power be cut before that is durable it is finished once more, which changes nothing.
@@ -251,11 +293,13 @@ impl Outbox {
     }
 
     /// Leaves an intent to its publication.
+    #[cfg(feature = "nats")]
     pub(crate) fn begin_flight(&self, name: &str) {
         *self.lock().in_flight.entry(name.to_owned()).or_default() += 1;
     }
 
     /// The publication has ended.
+    #[cfg(feature = "nats")]
     pub(crate) fn end_flight(&self, name: &str) {
         let mut state = self.lock();
         if let Some(flights) = state.in_flight.get_mut(name) {
@@ -298,7 +342,12 @@ impl Outbox {
     }
 
     /// Makes the names of what was done durable, or says of each that it is not known to be.
-    fn sync<T>(&self, state: &mut State, intents: &[Intent], done: Vec<Result<T, BusError>>) -> Vec<Result<T, BusError>> {
+    fn sync<'i, T>(
+        &self,
+        state: &mut State,
+        intents: impl Iterator<Item = &'i Intent>,
+        done: Vec<Result<T, BusError>>,
+    ) -> Vec<Result<T, BusError>> {
         if !done.iter().any(Result::is_ok) {
             return done;
         }

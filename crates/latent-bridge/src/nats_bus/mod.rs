@@ -6,6 +6,7 @@
 //!                      └── take_answers ◀── answer ◀─────┘
 //! submit_fetch, submit_heads ── reading ── consumer, kept for who reads on
 //! submit_find ── lookup ── uid_index, else a consumer of headers only
+//! a topic with cold_uri ── archiving ── outbox, then publishing, then outbox
 //! ```
 //!
 //! Everything runs on one thread of the bus's own (`executor`), but for the check, the encoding and the hand-over of a publication, which the
@@ -13,6 +14,7 @@
 
 mod answer;
 mod api;
+mod archiving;
 mod body;
 mod connect;
 mod consumer;
@@ -50,11 +52,14 @@ use bytes::Bytes;
 use latent_core::{NewRecord, Offset, Partition, StoredRecord, Ticket, Uid, UnixMillis};
 use tokio::sync::Semaphore;
 
+use crate::cold::ArchiveStatistics;
+use crate::cold::archive::Pass;
 use crate::{
     AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, TopicSchema,
     TopicStatistics, limits,
 };
 use api::Api;
+use archiving::{Archiving, FromBroker};
 use provision::of_fault;
 use reading::Range;
 use record::Which;
@@ -69,6 +74,7 @@ pub use environment::nats_credentials;
 pub use options::{NatsCredentials, NatsOptions, NatsRoots};
 pub use permissions::{Permission, Permissions, covers};
 pub use probe::{Probe, ProbeAnswer, ProbedStream, Probes, probe, stream_settings};
+pub use provision::outbox_name;
 pub use record::read_record;
 pub use streams::{Change, Plan, PlannedAction, Refusal, TopicPlan, stream_name, subject};
 
@@ -84,6 +90,10 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 pub struct NatsBus {
     manifest: BridgeManifest,
     shared: Arc<Shared>,
+    /// None when no topic is archived, or this bus publishes to none that is.
+    archiving: Option<Archiving>,
+    /// Topics that are archived.
+    archived: Vec<String>,
     executor: ConnectorExecutor,
 }
 
@@ -132,10 +142,14 @@ impl NatsBus {
         F: Future<Output = Result<Vec<TopicStream>, BusError>> + Send + 'static,
     {
         let schemas = provision::preflight(&options, manifest)?;
+        let archive = provision::open_archive(&options, manifest)?;
         let executor = ConnectorExecutor::new(THREAD)?;
         let opened = executor.submit_within(provision::time_of(manifest), opening(options, manifest.clone(), schemas, streams));
         let shared = opened.wait().map_err(|fault| of_fault(fault, "opening the bus"))??;
-        Ok(Self { manifest: manifest.clone(), shared, executor })
+        let archiving = archive.map(|archive| Archiving::start(archive, &shared, executor.handle())).transpose()?;
+        let is_archived = |topic: &&crate::TopicSpec| topic.retention.cold_uri.is_some();
+        let archived = manifest.topics.iter().filter(is_archived).map(|topic| topic.name.clone()).collect();
+        Ok(Self { manifest: manifest.clone(), shared, archiving, archived, executor })
     }
 
     /// The manifest in force.
@@ -245,6 +259,8 @@ where
 impl Drop for NatsBus {
     fn drop(&mut self) {
         publishing::end_all(&self.shared.air);
+        // Finishes what waits for the outbox, while there is a runtime for what follows from it.
+        self.archiving = None;
         // From its own thread nobody can wait for it; the runtime ends by itself and the broker finds the consumers idle.
         if self.executor.is_own_thread() {
             return;
@@ -267,7 +283,15 @@ impl Drop for NatsBus {
 
 impl EventBus for NatsBus {
     fn submit_record(&self, topic: &str, record: NewRecord) -> Ticket<PublishResult> {
-        publishing::submit(&self.shared, topic, record).unwrap_or_else(refused)
+        if !self.archived.iter().any(|archived| archived == topic) {
+            return publishing::submit(&self.shared, topic, record).unwrap_or_else(refused);
+        }
+        let Some(archiving) = &self.archiving else {
+            let problem =
+                format!("topic {topic:?} has a cold_uri and this bus was opened without an archive; nothing can be published to it here");
+            return refused(BusError::Config { problem });
+        };
+        archiving.submit(&self.shared, topic, record).unwrap_or_else(refused)
     }
 
     fn submit_fetch(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>> {
@@ -343,8 +367,26 @@ impl EventBus for NatsBus {
         *self.shared.watcher.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
     }
 
-    /// Nothing is due: the broker removes by itself what has expired.
-    fn maintain(&self, _now: UnixMillis) -> Result<MaintenanceReport, BusError> {
-        Ok(MaintenanceReport::default())
+    /// What has expired the broker removes by itself; what is left to do are archive intents.
+    fn maintain(&self, now: UnixMillis) -> Result<MaintenanceReport, BusError> {
+        let mut report = MaintenanceReport::default();
+        let Some(Archiving { archive, stager, .. }) = &self.archiving else { return Ok(report) };
+        let pass = Pass::default();
+        stager.wake();
+        archive.drain(&pass, now, &FromBroker(self))?;
+        archive.tell(&pass, &mut report);
+        Ok(report)
+    }
+
+    fn set_control_key(&self, key: [u8; 32]) -> Result<(), BusError> {
+        self.archiving.as_ref().map_or(Ok(()), |archiving| archiving.archive.add_key(&key))
+    }
+
+    fn set_control_keys(&self, newest_first: &[[u8; 32]]) -> Result<(), BusError> {
+        self.archiving.as_ref().map_or(Ok(()), |archiving| archiving.archive.set_keys(newest_first))
+    }
+
+    fn archive_statistics(&self) -> Option<ArchiveStatistics> {
+        self.archiving.as_ref().map(|archiving| archiving.archive.statistics())
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use latent_core::{Clock, NewRecord, Partition, Ticket, Uid};
+use latent_core::{Clock, NewRecord, Partition, Ticket, Uid, UnixMillis};
 use tokio::sync::{Notify, Semaphore};
 
 use super::api::Api;
@@ -50,6 +50,7 @@ pub(super) struct Cargo {
     pub(super) partition: Partition,
     pub(super) uid: Uid,
     pub(super) record: NewRecord,
+    pub(super) stored_at: UnixMillis,
     pub(super) completer: latent_core::Completer<PublishResult>,
 }
 
