@@ -32,7 +32,7 @@ pub(crate) fn encode(stored: &StoredRecord) -> Bytes {
     Bytes::from(text)
 }
 
-/// Reads an object back.
+/// Reads an object back: what verification and restoring begin with.
 ///
 /// # Errors
 /// Why it is none, in words.
