@@ -4,6 +4,8 @@
 //! and how is the engines' business.
 
 pub(crate) mod archive;
+#[cfg(feature = "cold-store")]
+mod bounded;
 #[cfg(test)]
 pub(crate) mod doubles;
 pub(crate) mod intent;
@@ -15,9 +17,13 @@ pub(crate) mod outbox;
 pub(crate) mod places;
 mod probe;
 mod put;
+#[cfg(feature = "cold-store-aws")]
+mod s3;
 #[cfg(feature = "nats")]
 pub(crate) mod stager;
 mod store;
+#[cfg(test)]
+mod tests;
 pub(crate) mod trouble;
 
 pub use options::{ArchiveOptions, ArchiveStatistics};

@@ -43,6 +43,7 @@ fn place(uri: &str) -> Result<Place<'_>, BusError> {
         #[cfg(feature = "cold-store-aws")]
         Some(("s3", _)) => Ok(Place::S3(uri)),
         Some(("file", _)) => refused("this program is built without the feature cold-store; name a folder without a scheme"),
+        #[cfg(not(feature = "cold-store-aws"))]
         Some(("s3", _)) => refused("this program is built without the feature cold-store-aws; name a folder"),
         Some(_) => refused("stores of this kind are not known; name a folder, file:///path or s3://bucket/prefix"),
     }
@@ -71,10 +72,22 @@ pub(crate) fn check(manifest: &BridgeManifest, stores: Option<&dyn ColdStores>) 
 /// Opens the store at `uri`. `tag` tells the temporary files of this owner from those of others.
 pub(crate) fn open(uri: &str, storage: &Arc<dyn Storage>, tag: &str) -> Result<Arc<dyn ColdStore>, BusError> {
     match place(uri)? {
-        Place::Folder(path) => Ok(Arc::new(LocalStore::open(Arc::clone(storage), Path::new(path), tag)?)),
+        Place::Folder(path) => bounded(Arc::new(LocalStore::open(Arc::clone(storage), Path::new(path), tag)?)),
         #[cfg(feature = "cold-store-aws")]
         Place::S3(uri) => Ok(Arc::new(super::s3::S3Store::open(uri, std::env::vars_os())?)),
     }
+}
+
+#[cfg(feature = "cold-store")]
+fn bounded(store: Arc<dyn ColdStore>) -> Result<Arc<dyn ColdStore>, BusError> {
+    Ok(Arc::new(super::bounded::BoundedStore::new(store)?))
+}
+
+/// Without a runtime there is nobody to leave a call behind: a folder may hang as the log's own files may.
+#[cfg(not(feature = "cold-store"))]
+#[allow(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
+fn bounded(store: Arc<dyn ColdStore>) -> Result<Arc<dyn ColdStore>, BusError> {
+    Ok(store)
 }
 
 #[cfg(test)]
