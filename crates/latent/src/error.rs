@@ -348,6 +348,17 @@ pub(crate) fn incomplete_maintenance(done: &Maintained) -> String {
         1 => parts.push("1 file could not be removed".to_owned()),
         files => parts.push(format!("{files} files could not be removed")),
     }
+    if !done.unarchived_topics.is_empty() {
+        let named: Vec<_> = done.unarchived_topics.iter().take(TOPICS_NAMED_MAX).map(|topic| format!("{topic:?}")).collect();
+        parts.push(format!("what has expired of {} stays, because it could not be archived", named.join(", ")));
+    }
+    if !done.unreachable_topics.is_empty() {
+        let named: Vec<_> = done.unreachable_topics.iter().take(TOPICS_NAMED_MAX).map(|topic| format!("{topic:?}")).collect();
+        parts.push(format!("the cold store of {} could not be reached and {} exports wait", named.join(", "), done.intents_pending));
+    }
+    if done.intents_quarantined > 0 {
+        parts.push(format!("{} exports to the archive need somebody to look: the log names them", done.intents_quarantined));
+    }
     parts.join("; ")
 }
 

@@ -5,6 +5,7 @@
 
 mod access;
 mod administration;
+mod archive_keys;
 mod broker;
 mod cli;
 mod commands;

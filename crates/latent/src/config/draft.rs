@@ -12,8 +12,8 @@ use latent_secrets::SecretName;
 use super::profile::PullV1;
 use super::section::Spanned;
 use super::settings::{
-    Config, CredentialConfig, EngineConfig, EngineKind, Grant, NodeConfig, ProviderConfig, SecretsConfig, ServiceConfig, Share,
-    SharePermission, StartPosition, TopicConfig, TriggerConfig,
+    ArchiveConfig, Config, CredentialConfig, EngineConfig, EngineKind, Grant, NodeConfig, ProviderConfig, SecretsConfig, ServiceConfig,
+    Share, SharePermission, StartPosition, TopicConfig, TriggerConfig,
 };
 use super::streams;
 
@@ -27,6 +27,7 @@ pub(super) struct Draft {
     /// Whether the file has a `[secrets]`, readable or not.
     pub(super) secrets_stand: bool,
     pub(super) secrets: Option<SecretsConfig>,
+    pub(super) archive: ArchiveConfig,
     pub(super) pools: PoolSettings,
     pub(super) providers: Vec<ProviderDraft>,
     pub(super) topics: Vec<TopicDraft>,
@@ -235,6 +236,7 @@ impl Draft {
             node: self.node?,
             engine: EngineConfig { manifest, manifest_path, kind: kind? },
             secrets: self.secrets,
+            archive: self.archive,
             pools: self.pools,
             providers: self.providers.into_iter().map(ProviderDraft::complete).collect::<Option<_>>()?,
             topics: self.topics.into_iter().map(TopicDraft::complete).collect::<Option<_>>()?,

@@ -113,10 +113,10 @@ const OPENING: &str = "opening the topics on the broker";
 
 /// Reads a manifest that is named on the command line.
 pub(super) fn manifest_for_nats(file: &Path) -> Result<BridgeManifest, CliError> {
-    manifest_for(file, Engine::Nats)
+    manifest_for(file)
 }
 
 /// As [`manifest_for_nats`], for either engine.
-pub(super) fn manifest_for(file: &Path, engine: Engine) -> Result<BridgeManifest, CliError> {
-    read_manifest(file, engine).map_err(|refusal| CliError::Manifest { file: file.to_owned(), reason: refusal.to_string() })
+pub(super) fn manifest_for(file: &Path) -> Result<BridgeManifest, CliError> {
+    read_manifest(file).map_err(|refusal| CliError::Manifest { file: file.to_owned(), reason: refusal.to_string() })
 }
