@@ -143,6 +143,7 @@ fn child_archives() {
 #[ignore = "run in a child that knows a store"]
 fn child_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let refused = EmbeddedBroker::provision_with(directory.path(), &manifest(&std::env::var(URL).unwrap()), options()).map(drop).unwrap_err();
+    let refused =
+        EmbeddedBroker::provision_with(directory.path(), &manifest(&std::env::var(URL).unwrap()), options()).map(drop).unwrap_err();
     assert!(matches!(&refused, BusError::Config { problem } if problem.contains("conditional writes")), "{refused}");
 }

@@ -32,6 +32,6 @@ pub(super) fn check(report: &mut Report<'_>, draft: &Draft) {
     let Some(engine) = &draft.engine else { return };
     let archived = engine.manifest.topics.iter().find(|topic| topic.retention.cold_uri.is_some());
     if let Some(topic) = archived.filter(|_| draft.archive.control_key_files.is_empty()) {
-        report.push(engine.at, Fault::NoControlKey { topic: topic.name.clone() });
+        report.push(engine.manifest_at, Fault::NoControlKey { topic: topic.name.clone() });
     }
 }

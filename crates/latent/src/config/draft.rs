@@ -77,6 +77,8 @@ impl StreamTriggerDraft {
 pub(super) struct EngineDraft {
     pub(super) manifest: BridgeManifest,
     pub(super) manifest_path: PathBuf,
+    /// Where the file names it.
+    pub(super) manifest_at: usize,
     /// `None` only after a problem was reported.
     pub(super) kind: Option<EngineKind>,
     pub(super) at: usize,
@@ -230,7 +232,7 @@ impl Draft {
     /// The configuration. `None` only after a problem was reported.
     pub(super) fn complete(self, path: PathBuf) -> Option<Config> {
         let streams = streams::complete(&self);
-        let EngineDraft { manifest, manifest_path, kind, at: _ } = self.engine?;
+        let EngineDraft { manifest, manifest_path, manifest_at: _, kind, at: _ } = self.engine?;
         Some(Config {
             path,
             node: self.node?,

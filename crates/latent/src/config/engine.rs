@@ -60,7 +60,7 @@ pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder
                 if files == NamedFiles::MustExist {
                     schema_refusals(&path, &parsed).for_each(|refusal| report.push(manifest.at, Fault::Schema(refusal)));
                 }
-                Some(EngineDraft { manifest: parsed, manifest_path: path, kind, at })
+                Some(EngineDraft { manifest: parsed, manifest_path: path, manifest_at: manifest.at, kind, at })
             }
             Err(refusal) => {
                 report.push(manifest.at, Fault::Manifest(refusal));
