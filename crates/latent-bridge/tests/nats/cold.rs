@@ -8,7 +8,7 @@ use latent_bridge::cold::{ArchiveOptions, ColdStore, ColdStores};
 use latent_bridge::nats_bus::NatsOptions;
 use latent_bridge::{BridgeManifest, BusError, EventBus, NatsBus, PublishAck};
 use latent_core::{NewRecord, UncertainCause, UnixMillis};
-use latent_testkit::broker::Broker;
+use latent_testkit::broker::{Broker, BrokerSpec};
 use latent_testkit::proxy::{At, Direction, Fault as Cut, FaultProxy};
 use latent_testkit::{require_broker, wait_until};
 use serde_json::Value;
@@ -332,6 +332,21 @@ fn an_event_that_the_broker_refuses_is_taken_back() {
     let left = usize::from(away.is_uncertain());
     assert!(matches!(away, BusError::NotSent { .. }) || away.is_uncertain(), "{away:?}");
     assert_eq!(site.intents(), left);
+}
+
+/// BUG-16 with an archive: what the broker could never take is refused before anything is staged.
+#[test]
+fn bug_16_an_event_above_the_brokers_limit_leaves_no_intent() {
+    require_broker!();
+    let broker = Broker::start(BrokerSpec { max_payload: Some(65_536), ..spec() });
+    let site = Site { broker, folder: tempfile::tempdir().unwrap(), store: Arc::new(MemoryStore::new()) };
+    let bus = site.bus();
+    let refused = bus.publish_record("t", &record("u", "k", vec![b'x'; 65_536])).unwrap_err();
+    assert!(matches!(refused, BusError::Rejected { permanent: true, .. }), "{refused:?}");
+    assert_eq!((site.intents(), site.messages(), bus.archive_statistics().unwrap().intents), (0, 0, 0));
+    bus.publish_record("t", &record("u", "k", vec![b'x'; 10_000])).unwrap();
+    site.uploaded();
+    assert_eq!((site.messages(), site.objects()), (1, 1));
 }
 
 /// B-070, BUG-62: two buses pointed at one outbox.
