@@ -21,6 +21,7 @@ mod put;
 mod s3;
 #[cfg(feature = "nats")]
 pub(crate) mod stager;
+pub mod segment;
 mod store;
 #[cfg(test)]
 mod tests;
