@@ -19,11 +19,9 @@ pub(crate) mod outbox;
 pub(crate) mod places;
 mod probe;
 mod put;
+pub mod restore;
 #[cfg(feature = "cold-store-aws")]
 mod s3;
-#[cfg(feature = "nats")]
-pub(crate) mod stager;
-pub mod restore;
 pub mod segment;
 #[cfg(feature = "nats")]
 pub(crate) mod stager;
