@@ -64,6 +64,14 @@ const CAMPAIGNS: &[Campaign] = &[
         lines: 1,
     },
     Campaign {
+        name: "restore",
+        tests: &["--test", "main", "cold::kill::"],
+        variable: "LATENT_RESTORE_RECORDS",
+        length: "1000000",
+        line_contains: " records restored through ",
+        lines: 1,
+    },
+    Campaign {
         name: "migrate",
         tests: &["--test", "main", "migrating::often"],
         variable: "LATENT_MIGRATE_RECORDS",

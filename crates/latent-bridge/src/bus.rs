@@ -13,6 +13,8 @@ use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, StoredRec
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::cold::ArchiveStatistics;
+use crate::cold::export::AttestedHead;
 use crate::{BusError, MaintenanceReport, StoredEvent, limits};
 
 pub use in_order::{Fence, InOrder};
@@ -137,12 +139,33 @@ pub trait EventBus: Send + Sync {
         Ok(report.expired_records.saturating_add(report.intents_completed))
     }
 
-    /// Sets the key that authenticates archive intents. A bus without an archive has no use for one and takes any.
+    /// Sets the key that authenticates archive intents from now on; those that were set before still verify. A bus without an archive has no use for one and takes any.
     ///
     /// # Errors
     /// [`BusError::Config`] for a key that protects nothing.
     fn set_control_key(&self, _key: [u8; 32]) -> Result<(), BusError> {
         Ok(())
+    }
+
+    /// Sets the whole ring of control keys, the newest first: it signs, all verify. A bus without an archive takes any.
+    ///
+    /// # Errors
+    /// [`BusError::Config`] for a key that protects nothing, or too many.
+    fn set_control_keys(&self, _newest_first: &[[u8; 32]]) -> Result<(), BusError> {
+        Ok(())
+    }
+
+    /// Up to where a partition of a topic with `cold_format: segments` is in its archive, with a proof; none where nothing is yet.
+    ///
+    /// # Errors
+    /// [`BusError::Backend`] when what was written down is not proven by a control key; [`BusError::Io`].
+    fn archive_head(&self, _topic: &str, _partition: Partition) -> Result<Option<AttestedHead>, BusError> {
+        Ok(None)
+    }
+
+    /// What waits in the archive's outbox; none when no topic is archived.
+    fn archive_statistics(&self) -> Option<ArchiveStatistics> {
+        None
     }
 
     /// Publishes one record and waits.

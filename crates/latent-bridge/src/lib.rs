@@ -4,6 +4,9 @@
 //! runtime; the feature `nats` adds [`NatsBus`], which has one of its own.
 
 pub mod bus;
+pub mod cold;
+#[cfg(feature = "cold-store")]
+mod connector;
 mod engine;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]

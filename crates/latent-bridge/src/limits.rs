@@ -215,6 +215,97 @@ pub const UID_MERGE_RUNS: Limit = Limit {
     bounds: "neighbouring runs of the uid index that are merged into one, and so about how many of one level there are",
 };
 
+/// Records of one archive segment.
+pub const ARCHIVE_SEGMENT_RECORDS: Limit = Limit {
+    name: "archive_segment_records",
+    unit: "count",
+    default: 16_384,
+    min: 1,
+    max: 65_536,
+    bounds: "records of one segment of the cold archive",
+};
+/// Content of one archive segment.
+pub const ARCHIVE_SEGMENT_BYTES: Limit = Limit {
+    name: "archive_segment_bytes",
+    unit: "bytes",
+    default: 8_388_608,
+    min: 1_048_576,
+    max: 67_108_864,
+    bounds: "records of one segment of the cold archive, before they are compressed",
+};
+/// Content of one block of an archive segment.
+pub const ARCHIVE_BLOCK_BYTES: Limit = Limit {
+    name: "archive_block_bytes",
+    unit: "bytes",
+    default: 262_144,
+    min: 1_024,
+    max: 1_048_576,
+    bounds: "records after which a block of an archive segment ends, before they are compressed",
+};
+/// What a block may become when it is read.
+pub const ARCHIVE_BLOCK_RAW_BYTES: Limit = Limit {
+    name: "archive_block_raw_bytes",
+    unit: "bytes",
+    default: 2_097_152,
+    min: 2_097_152,
+    max: 2_097_152,
+    bounds: "one block of an archive segment when it is no longer compressed",
+};
+/// A whole archive segment as it is read.
+pub const ARCHIVE_SEGMENT_OBJECT_BYTES: Limit = Limit {
+    name: "archive_segment_object_bytes",
+    unit: "bytes",
+    default: 83_886_080,
+    min: 83_886_080,
+    max: 83_886_080,
+    bounds: "one object of an archive that is read as a segment",
+};
+/// How long an event may wait for its segment to become full.
+pub const ARCHIVE_SEGMENT_AGE_MILLIS: Limit = Limit {
+    name: "archive_segment_age_millis",
+    unit: "ms",
+    default: 3_600_000,
+    min: 3_600_000,
+    max: 3_600_000,
+    bounds: "age of an event at which its archive segment is written though it is not full",
+};
+/// Names asked of a store at once.
+pub const ARCHIVE_LIST_PAGE: Limit = Limit {
+    name: "archive_list_page",
+    unit: "count",
+    default: 1_000,
+    min: 1_000,
+    max: 1_000,
+    bounds: "names of archived objects that are asked for at once",
+};
+/// What is told one by one of what is wrong with an archive.
+pub const ARCHIVE_FINDINGS: Limit = Limit {
+    name: "archive_findings",
+    unit: "count",
+    default: 1_000,
+    min: 1_000,
+    max: 1_000,
+    bounds: "things wrong with an archive that are told one by one; beyond it they are counted",
+};
+/// Records restored together.
+pub const RESTORE_BATCH_RECORDS: Limit = Limit {
+    name: "restore_batch_records",
+    unit: "count",
+    default: 1_024,
+    min: 1,
+    max: 8_192,
+    bounds: "records of an archive that are published together when it is restored",
+};
+/// Bytes restored together.
+pub const RESTORE_BATCH_BYTES: Limit = Limit {
+    name: "restore_batch_bytes",
+    unit: "bytes",
+    default: 4_194_304,
+    min: 1_048_576,
+    max: 67_108_864,
+    bounds: "payload of records of an archive that are published together when it is restored",
+};
+
 /// Levels of a schema's document.
 pub const SCHEMA_DEPTH: Limit =
     Limit { name: "schema_depth", unit: "count", default: 64, min: 1, max: 64, bounds: "levels of JSON of one topic's schema" };
@@ -440,6 +531,135 @@ pub const MIGRATE_ATTEMPTS: Limit = Limit {
     max: 12,
     bounds: "failures one after the other, with nothing done between them, that a migration waits out; the pauses between them grow from 50 ms to 5 s",
 };
+/// Keys of the archive's ring.
+pub const CONTROL_KEYS: Limit = Limit {
+    name: "control_keys",
+    unit: "count",
+    default: 8,
+    min: 1,
+    max: 8,
+    bounds: "control keys of the archive, the newest of which signs",
+};
+/// A cold object of one event, and an intent.
+pub const COLD_OBJECT_BYTES: Limit = Limit {
+    name: "cold_object_bytes",
+    unit: "bytes",
+    default: 1_048_576,
+    min: 1_048_576,
+    max: 1_048_576,
+    bounds: "cold object or intent of one event that is read",
+};
+/// The outbox (B-070).
+pub const COLD_INTENTS: Limit = Limit {
+    name: "cold_intents",
+    unit: "count",
+    default: 262_144,
+    min: 1,
+    max: 4_194_304,
+    bounds: "archive intents that wait; beyond it nothing expires from topics with cold_uri, and on a broker publications to them are refused as busy",
+};
+/// Age of an intent without offset (B-078).
+pub const COLD_GRACE_MILLIS: Limit = Limit {
+    name: "cold_grace_millis",
+    unit: "ms",
+    default: 60_000,
+    min: 60_000,
+    max: 60_000,
+    bounds: "time for which an intent is left to its publisher",
+};
+/// Before an intent that failed is tried again.
+pub const COLD_RETRY_MILLIS: Limit = Limit {
+    name: "cold_retry_millis",
+    unit: "ms",
+    default: 5_000,
+    min: 5_000,
+    max: 5_000,
+    bounds: "pause after the first failure of an archive intent; it doubles with each further one",
+};
+/// The longest pause of an intent that failed.
+pub const COLD_RETRY_MILLIS_MAX: Limit = Limit {
+    name: "cold_retry_millis_max",
+    unit: "ms",
+    default: 300_000,
+    min: 300_000,
+    max: 300_000,
+    bounds: "longest pause between two attempts of an archive intent",
+};
+/// Before an intent in quarantine is looked at again.
+pub const COLD_QUARANTINE_MILLIS: Limit = Limit {
+    name: "cold_quarantine_millis",
+    unit: "ms",
+    default: 3_600_000,
+    min: 3_600_000,
+    max: 3_600_000,
+    bounds: "pause before an archive intent in quarantine is looked at again",
+};
+/// Records staged together.
+pub const COLD_BATCH_RECORDS: Limit = Limit {
+    name: "cold_batch_records",
+    unit: "count",
+    default: 256,
+    min: 1,
+    max: 4_096,
+    bounds: "records whose archive intents share one sync of the outbox",
+};
+/// Bytes staged together.
+pub const COLD_BATCH_BYTES: Limit = Limit {
+    name: "cold_batch_bytes",
+    unit: "bytes",
+    default: 8_388_608,
+    min: 1_048_576,
+    max: 67_108_864,
+    bounds: "payload of records that are archived together, in memory",
+};
+/// Work of one pass.
+pub const COLD_PASS_INTENTS: Limit = Limit {
+    name: "cold_pass_intents",
+    unit: "count",
+    default: 65_536,
+    min: 1,
+    max: 4_194_304,
+    bounds: "archive intents that one pass of maintenance tries, and records that it exports",
+};
+/// Publications waiting for the outbox.
+pub const COLD_STAGE_QUEUE: Limit = Limit {
+    name: "cold_stage_queue",
+    unit: "count",
+    default: 4_096,
+    min: 1,
+    max: 65_536,
+    bounds: "publications to archived topics on a broker that wait for their intent; beyond it one is refused as busy",
+};
+/// Bytes waiting for the outbox.
+pub const COLD_STAGE_QUEUE_BYTES: Limit = Limit {
+    name: "cold_stage_queue_bytes",
+    unit: "bytes",
+    default: 33_554_432,
+    min: 1_048_576,
+    max: 1_073_741_824,
+    bounds: "payload of publications that wait for their intent",
+};
+/// Uploads waiting for a thread.
+pub const COLD_UPLOAD_QUEUE: Limit = Limit {
+    name: "cold_upload_queue",
+    unit: "count",
+    default: 1_024,
+    min: 1,
+    max: 65_536,
+    bounds: "acknowledged events that wait for their upload; what is more is left to maintenance",
+};
+/// Uploads at once.
+pub const COLD_UPLOADS: Limit =
+    Limit { name: "cold_uploads", unit: "count", default: 8, min: 1, max: 64, bounds: "objects written to cold stores at once" };
+/// Failures in a row.
+pub const COLD_STORE_FAILURES: Limit = Limit {
+    name: "cold_store_failures",
+    unit: "count",
+    default: 3,
+    min: 3,
+    max: 3,
+    bounds: "calls of one cold store that fail in a row before a pass leaves it alone; one that takes too long is enough",
+};
 
 /// Every limit of this crate.
 pub const ALL: &[Limit] = &[
@@ -471,6 +691,16 @@ pub const ALL: &[Limit] = &[
     RAISED_OFFSETS,
     UID_FILTER_BYTES,
     UID_MERGE_RUNS,
+    ARCHIVE_SEGMENT_RECORDS,
+    ARCHIVE_SEGMENT_BYTES,
+    ARCHIVE_BLOCK_BYTES,
+    ARCHIVE_BLOCK_RAW_BYTES,
+    ARCHIVE_SEGMENT_OBJECT_BYTES,
+    ARCHIVE_SEGMENT_AGE_MILLIS,
+    ARCHIVE_LIST_PAGE,
+    ARCHIVE_FINDINGS,
+    RESTORE_BATCH_RECORDS,
+    RESTORE_BATCH_BYTES,
     SCHEMA_DEPTH,
     SCHEMA_PATTERNS,
     SCHEMA_PATTERN_BYTES,
@@ -499,6 +729,21 @@ pub const ALL: &[Limit] = &[
     CONNECT_MILLIS,
     MIGRATE_BATCH_RECORDS,
     MIGRATE_ATTEMPTS,
+    CONTROL_KEYS,
+    COLD_OBJECT_BYTES,
+    COLD_INTENTS,
+    COLD_GRACE_MILLIS,
+    COLD_RETRY_MILLIS,
+    COLD_RETRY_MILLIS_MAX,
+    COLD_QUARANTINE_MILLIS,
+    COLD_BATCH_RECORDS,
+    COLD_BATCH_BYTES,
+    COLD_PASS_INTENTS,
+    COLD_STAGE_QUEUE,
+    COLD_STAGE_QUEUE_BYTES,
+    COLD_UPLOAD_QUEUE,
+    COLD_UPLOADS,
+    COLD_STORE_FAILURES,
 ];
 
 #[cfg(test)]

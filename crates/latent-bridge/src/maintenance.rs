@@ -14,8 +14,18 @@ pub struct MaintenanceReport {
     pub skipped_topics: Vec<String>,
     /// Files whose records have expired and that could not be removed yet.
     pub unremoved_files: u64,
+    /// Records that were handed to the archive because their time was up: each has its cold object or a durable intent.
+    pub archived_records: u64,
+    /// Topics of which what has expired stays, because it could not be archived, sorted.
+    pub unarchived_topics: Vec<String>,
+    /// Topics whose cold store could not be reached, sorted. What is to be archived there waits.
+    pub unreachable_topics: Vec<String>,
     /// Archive intents brought to their end.
     pub intents_completed: u64,
     /// Archive intents that still wait.
     pub intents_pending: u64,
+    /// Archive intents that were tried and failed in this pass. They are kept and tried again.
+    pub intents_failed: u64,
+    /// Archive intents that time alone will not help: somebody has to look.
+    pub intents_quarantined: u64,
 }

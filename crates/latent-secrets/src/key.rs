@@ -90,6 +90,15 @@ impl SealingKey {
     }
 }
 
+/// Reads a key of another purpose than sealing, with every care that a sealing key is read with: a regular file that is its owner's alone,
+/// 32 bytes or 64 hexadecimal digits.
+///
+/// # Errors
+/// As [`SealingKey::from_file`].
+pub fn control_key_from_file(file: &Path) -> Result<Zeroizing<[u8; KEY_BYTES]>, SecretError> {
+    Ok(Zeroizing::new(*SealingKey::from_file(file)?.bytes()))
+}
+
 impl fmt::Debug for SealingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SealingKey")

@@ -30,6 +30,6 @@ pub use binding::{BindMismatch, BusBinding, NewSecret, SecretProtocol, SecretPur
 pub use error::{AccessProblem, KeyProblem, SecretError};
 pub use handle::{BindError, NotCurrent, ResolveError, ResolvedSecret, Stamp, TlsProviderCredential};
 pub use info::{SecretInfo, SecretState, Survey};
-pub use key::SealingKey;
+pub use key::{SealingKey, control_key_from_file};
 pub use name::{SecretName, SecretNameError};
 pub use store::LocalSecretStore;

@@ -9,6 +9,7 @@ use latent_bridge::{BridgeManifest, BusError, NatsBus};
 use latent_core::{Clock as _, SystemClock};
 use latent_secrets::{BindError, BusBinding, SecretError};
 
+use crate::archive_keys;
 use crate::config::Config;
 use crate::config::settings::BrokerConfig;
 use crate::control::Fault;
@@ -84,6 +85,9 @@ pub(crate) enum BrokerError {
         /// Its name.
         name: String,
     },
+    /// A control key of the archive.
+    #[error("a control key of the archive cannot be used: {0}")]
+    ControlKey(SecretError),
     /// There are no secrets, or no broker.
     #[error("{0}")]
     Configuration(&'static str),
@@ -103,7 +107,7 @@ impl BrokerError {
     /// The name used in machine-readable output and `docs/errors.md`.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
-            Self::Store(error) => error.kind(),
+            Self::Store(error) | Self::ControlKey(error) => error.kind(),
             Self::Credential(_) | Self::NotText { .. } | Self::Configuration(_) => "bus-credential",
             Self::Bus { error, .. } => error.kind(),
         }
@@ -118,6 +122,7 @@ impl BrokerError {
     pub(crate) fn next_step(&self) -> String {
         match self {
             Self::Store(_) => "see to the store of secrets; `latent secret put --bus` makes one that is missing".to_owned(),
+            Self::ControlKey(_) => "correct the file, or control_key_files in [archive]; docs/archive.md shows how to make a key".to_owned(),
             Self::Credential(_) => {
                 "store it with `latent secret put NAME --bus --server-name … --port …`; `latent secret list` shows what there is".to_owned()
             }
@@ -175,6 +180,7 @@ fn options_of(config: &Config, broker: &BrokerConfig) -> Result<NatsOptions, Bro
     options.server_name = Some(peer.server_name().to_owned());
     options.tls_first = broker.tls_first;
     options.connection_name = format!("latent-{}", config.node.name);
+    options.archive = Some(archive_keys::options_on_broker(config).map_err(BrokerError::ControlKey)?);
     Ok(with_manifest(options, &config.engine.manifest_path))
 }
 
@@ -194,7 +200,8 @@ pub(crate) fn options_from_environment(manifest: &Path) -> Result<NatsOptions, C
         let [ca_file, _] = WHERE;
         options.check().map_err(|error| EnvironmentFault::Variable.because(format!("{ca_file}: {}", told(error))))?;
     }
-    Ok(with_manifest(NatsOptions { connection_name: "latent-bus".to_owned(), ..options }, manifest))
+    // There is no control key in an environment, so nothing is archived from here.
+    Ok(with_manifest(NatsOptions { connection_name: "latent-bus".to_owned(), archive: None, ..options }, manifest))
 }
 
 /// The broker's address, or why there is none (D-19).

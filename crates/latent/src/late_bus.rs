@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use latent_bridge::cold::ArchiveStatistics;
 use latent_bridge::nats_bus::stream_name;
 use latent_bridge::{
     AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, NatsBus, PublishAck, PublishResult, RecordHead, TopicStatistics,
@@ -226,7 +227,15 @@ impl EventBus for LateBus {
         }
     }
 
-    /// The broker removes by itself what has expired.
+    fn set_control_keys(&self, newest_first: &[[u8; 32]]) -> Result<(), BusError> {
+        self.bus()?.set_control_keys(newest_first)
+    }
+
+    fn archive_statistics(&self) -> Option<ArchiveStatistics> {
+        self.bus().ok()?.archive_statistics()
+    }
+
+    /// The broker removes by itself what has expired; what is left to do are archive intents.
     fn maintain(&self, now: UnixMillis) -> Result<MaintenanceReport, BusError> {
         self.bus().map_or_else(|_| Ok(MaintenanceReport::default()), |bus| bus.maintain(now))
     }

@@ -94,6 +94,38 @@ mod tests {
         assert_eq!(maintainer.run().unwrap().expired_records, 1);
     }
 
+    /// The archive goes by the same clock: what expires, the grace of intents, and what is published again.
+    #[test]
+    fn nothing_is_archived_by_a_clock_that_jumped_and_it_goes_on_when_that_is_confirmed() {
+        let (temp, cold) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut manifest = BridgeManifest::from_yaml(MANIFEST).unwrap();
+        manifest.topics[0].retention.cold_uri = Some(cold.path().join("cold").to_str().unwrap().to_owned());
+        let now = UnixMillis(1_800_000_000_000);
+        let clock = Arc::new(ManualClock::starting_at(now));
+        let archive = latent_bridge::cold::ArchiveOptions { control_keys: vec![[7; 32]], ..Default::default() };
+        let options = latent_bridge::embedded::EngineOptions { clock: Arc::clone(&clock) as _, archive, ..Default::default() };
+        let log = Arc::new(EmbeddedBroker::provision_with(temp.path(), &manifest, options).unwrap());
+        let record = NewRecord::new(None, "", MediaType::json(), Attributes::default(), "{}".into()).unwrap();
+        log.submit_record("t", record).wait().unwrap();
+        let watch = Arc::new(ClockWatch::open(HostFiles::below(temp.path()), Arc::clone(&clock) as _).unwrap());
+        let maintainer = Maintainer::new(log, Arc::clone(&watch));
+        let object = cold.path().join("cold/t/p0/00000000000000000000.json");
+        let day = 24 * 3_600_000;
+        for held in [now.0 + day, now.0 - day] {
+            clock.jump_to(UnixMillis(held));
+            assert_eq!(maintainer.run().unwrap_err().kind(), "clock-held");
+            assert!(!object.exists());
+            clock.jump_to(now);
+            assert_eq!(maintainer.run().unwrap().archived_records, 0, "it goes on by itself when the clock is right again");
+        }
+        clock.jump_to(UnixMillis(now.0 + day));
+        maintainer.run().unwrap_err();
+        watch.confirm().unwrap();
+        let report = maintainer.run().unwrap();
+        assert_eq!((report.archived_records, report.intents_completed, report.expired_records), (1, 1, 1));
+        assert!(object.is_file());
+    }
+
     #[test]
     fn a_clock_that_is_set_back_to_where_it_was_lets_maintenance_go_on_by_itself() {
         let temp = tempfile::tempdir().unwrap();

@@ -24,6 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use latent_bridge::embedded::EngineOptions;
 use latent_bridge::{BusError, EmbeddedBroker};
 use latent_node::{AuditClose, AuditFile, EndListener};
 use tokio::runtime::Runtime;
@@ -31,6 +32,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::access::{Access, log_error};
+use crate::archive_keys;
 use crate::broker;
 use crate::config::{Config, EngineConfig};
 use crate::control::{ControlServer, ControlSocket, ControlTarget};
@@ -240,7 +242,13 @@ fn open_log(config: &Config, dir: &DataDir, holder: &str, broker: Broker) -> Res
 /// Opens the log in the data directory.
 fn open_embedded(config: &Config, dir: &DataDir, holder: &str) -> Result<EmbeddedBroker, CliError> {
     let EngineConfig { manifest, manifest_path, .. } = &config.engine;
-    when_free(dir, || EmbeddedBroker::open_or_apply_with(dir.log(), manifest, engine_options(holder, Some(manifest_path))))
+    const KEYS: &str = "a control key of the archive cannot be used";
+    let archive =
+        archive_keys::options(config).map_err(|error| failed(KEYS, &error, "correct the file, or control_key_files in [archive],"))?;
+    when_free(dir, || {
+        let options = EngineOptions { archive: archive.clone(), ..engine_options(holder, Some(manifest_path)) };
+        EmbeddedBroker::open_or_apply_with(dir.log(), manifest, options)
+    })
 }
 
 /// Opens what has the directory's lock. A short command may have it at this moment, so it is tried for a while.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::api::{Api, ApiFault, STREAM_NOT_FOUND};
-use super::executor::ConnectorExecutor;
 use super::options::NatsOptions;
 use super::provision::{connected, of_fault};
+use crate::connector::ConnectorExecutor;
 use crate::{BusError, limits};
 
 /// `err_code` of a consumer that is not there.

@@ -16,11 +16,17 @@ pub(super) const PASSWORD: &str = "AV_NATS_PASSWORD";
 /// Whether TLS comes before anything else: `true` or `false`.
 pub(super) const TLS_FIRST: &str = "AV_NATS_TLS_FIRST";
 
+/// The directory of the archive's outbox (B-070).
+pub(super) const COLD_OUTBOX_DIR: &str = "AV_COLD_OUTBOX_DIR";
+
 /// `options` with what the variables say.
 pub(super) fn read(mut options: NatsOptions, lookup: impl Fn(&str) -> Option<OsString>) -> Result<NatsOptions, BusError> {
     let text = |name: &str| text(name, lookup(name));
     if let Some(path) = text(CA_FILE)? {
         options.roots = NatsRoots::Pem(PathBuf::from(path));
+    }
+    if let Some(path) = text(COLD_OUTBOX_DIR)? {
+        options.archive.get_or_insert_default().outbox = Some(PathBuf::from(path));
     }
     options.credentials = nats_credentials(text(USER)?, text(PASSWORD)?)?;
     options.tls_first = match text(TLS_FIRST)?.as_deref() {
@@ -85,10 +91,11 @@ mod tests {
 
     #[test]
     fn each_variable_says_its_part() {
-        let all = [(CA_FILE, "/x/ca.pem"), (USER, "u"), (PASSWORD, "p"), (TLS_FIRST, "true")];
+        let all = [(CA_FILE, "/x/ca.pem"), (USER, "u"), (PASSWORD, "p"), (TLS_FIRST, "true"), (COLD_OUTBOX_DIR, "/x/outbox")];
         let options = read_with(&all).unwrap();
         assert!(options.credentials == user("u", "p") && options.tls_first);
         assert_eq!(options.roots, NatsRoots::Pem(PathBuf::from("/x/ca.pem")));
+        assert_eq!(options.archive.unwrap().outbox, Some(PathBuf::from("/x/outbox")));
         assert!(!read_with(&[(TLS_FIRST, "false")]).unwrap().tls_first);
     }
 
@@ -109,7 +116,7 @@ mod tests {
     #[test]
     fn what_is_set_and_empty_or_no_text_is_an_error_and_never_unset() {
         use std::os::unix::ffi::OsStringExt;
-        for name in [CA_FILE, USER, PASSWORD, TLS_FIRST] {
+        for name in [CA_FILE, USER, PASSWORD, TLS_FIRST, COLD_OUTBOX_DIR] {
             for (value, told) in [(OsString::new(), "set and empty"), (OsString::from_vec(b"secret\xff".to_vec()), "not UTF-8")] {
                 let error = NatsOptions::from_lookup("nats://a", |asked| (asked == name).then(|| value.clone())).map(drop).unwrap_err();
                 let text = error.to_string();

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use latent_core::NewRecord;
 
 use super::body::Behind;
-use super::shared::refused;
-use super::{NatsBus, operation_limit, publishing, reading};
+use super::{NatsBus, operation_limit, reading};
 use crate::bus::batch;
 use crate::bus::in_order::{Fence, InOrder, behind_another, is_new};
 use crate::{BusError, PublishResult};
@@ -65,7 +64,7 @@ impl NatsBus {
 
     fn hand_over(&self, topic: &str, records: &[NewRecord], behind: impl Fn(u64) -> Behind) -> Vec<PublishResult> {
         let stops = |result: &PublishResult| (!is_new(result)).then(behind_another);
-        let submit = |number, record| publishing::submit(&self.shared, topic, record, Some(behind(number))).unwrap_or_else(refused);
+        let submit = |number, record| self.submit_behind(topic, record, Some(behind(number)));
         batch::publish_with(records, stops, submit)
     }
 }

@@ -6,6 +6,7 @@
 //!                      └── take_answers ◀── answer ◀─────┘
 //! submit_fetch, submit_heads ── reading ── consumer, kept for who reads on
 //! submit_find ── lookup ── uid_index, else a consumer of headers only
+//! a topic with cold_uri ── archiving ── outbox, then publishing, then outbox
 //! ```
 //!
 //! Everything runs on one thread of the bus's own (`executor`), but for the check, the encoding and the hand-over of a publication, which the
@@ -13,12 +14,14 @@
 
 mod answer;
 mod api;
+mod archiving;
 mod body;
+mod cold_segments;
 mod connect;
 mod consumer;
 mod durables;
 mod environment;
-mod executor;
+
 mod flights;
 mod given;
 mod history;
@@ -51,11 +54,17 @@ use bytes::Bytes;
 use latent_core::{NewRecord, Offset, Partition, StoredRecord, Ticket, Uid, UnixMillis};
 use tokio::sync::Semaphore;
 
+use crate::cold::ArchiveStatistics;
+use crate::cold::archive::Pass;
+use crate::cold::export::AttestedHead;
+use crate::manifest::ColdFormat;
 use crate::{
     AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, TopicSchema,
     TopicStatistics, limits,
 };
 use api::Api;
+use archiving::{Archiving, FromBroker};
+use body::Behind;
 use provision::of_fault;
 use reading::Range;
 use record::Which;
@@ -64,15 +73,16 @@ use shared::{Air, Shared, Topic, refused};
 use signals::Signals;
 use streams::TopicStream;
 
+pub use crate::connector::{ConnectorExecutor, ConnectorFault};
 pub use durables::{
     AckFloor, Beginning, Durable, DurableAction, DurableDifference, DurablePlan, FoundDurable, Least, apply_durables, compare_durable,
     found_durables, plan_durables,
 };
 pub use environment::nats_credentials;
-pub use executor::{ConnectorExecutor, ConnectorFault};
 pub use options::{NatsCredentials, NatsOptions, NatsRoots};
 pub use permissions::{Permission, Permissions, covers};
 pub use probe::{Probe, ProbeAnswer, ProbedStream, Probes, probe, stream_settings};
+pub use provision::outbox_name;
 pub use record::read_record;
 pub use streams::{Change, Plan, PlannedAction, Refusal, TopicPlan, stream_name, subject};
 
@@ -88,6 +98,10 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 pub struct NatsBus {
     manifest: BridgeManifest,
     shared: Arc<Shared>,
+    /// None when no topic is archived, or this bus publishes to none that is.
+    archiving: Option<Archiving>,
+    /// Topics that are archived.
+    archived: Vec<String>,
     executor: ConnectorExecutor,
 }
 
@@ -136,10 +150,16 @@ impl NatsBus {
         F: Future<Output = Result<Vec<TopicStream>, BusError>> + Send + 'static,
     {
         let schemas = provision::preflight(&options, manifest)?;
+        let archive = provision::open_archive(&options, manifest)?;
         let executor = ConnectorExecutor::new(THREAD)?;
         let opened = executor.submit_within(provision::time_of(manifest), opening(options, manifest.clone(), schemas, streams));
         let shared = opened.wait().map_err(|fault| of_fault(fault, "opening the bus"))??;
-        Ok(Self { manifest: manifest.clone(), shared, executor })
+        let archiving = archive.map(|archive| Archiving::start(archive, &shared, executor.handle())).transpose()?;
+        // Of a topic in segments nothing is staged: the stream keeps its events until maintenance has put them into one.
+        let in_segments = |topic: &crate::TopicSpec| topic.retention.cold_format == Some(ColdFormat::Segments);
+        let is_archived = |topic: &&crate::TopicSpec| topic.retention.cold_uri.is_some() && !in_segments(topic);
+        let archived = manifest.topics.iter().filter(is_archived).map(|topic| topic.name.clone()).collect();
+        Ok(Self { manifest: manifest.clone(), shared, archiving, archived, executor })
     }
 
     /// The manifest in force.
@@ -246,9 +266,26 @@ where
     Ok(shared)
 }
 
+impl NatsBus {
+    /// Checks a record and hands it over, with its intent first where its topic is archived. With `behind` the stream takes it there only.
+    fn submit_behind(&self, topic: &str, record: NewRecord, behind: Option<Behind>) -> Ticket<PublishResult> {
+        if !self.archived.iter().any(|archived| archived == topic) {
+            return publishing::submit(&self.shared, topic, record, behind).unwrap_or_else(refused);
+        }
+        let Some(archiving) = &self.archiving else {
+            let problem =
+                format!("topic {topic:?} has a cold_uri and this bus was opened without an archive; nothing can be published to it here");
+            return refused(BusError::Config { problem });
+        };
+        archiving.submit(&self.shared, topic, record, behind).unwrap_or_else(refused)
+    }
+}
+
 impl Drop for NatsBus {
     fn drop(&mut self) {
         publishing::end_all(&self.shared.air);
+        // Finishes what waits for the outbox, while there is a runtime for what follows from it.
+        self.archiving = None;
         // From its own thread nobody can wait for it; the runtime ends by itself and the broker finds the consumers idle.
         if self.executor.is_own_thread() {
             return;
@@ -271,7 +308,7 @@ impl Drop for NatsBus {
 
 impl EventBus for NatsBus {
     fn submit_record(&self, topic: &str, record: NewRecord) -> Ticket<PublishResult> {
-        publishing::submit(&self.shared, topic, record, None).unwrap_or_else(refused)
+        self.submit_behind(topic, record, None)
     }
 
     fn submit_fetch(&self, topic: &str, partition: Partition, offset: Offset, max: usize) -> Ticket<Result<Vec<StoredRecord>, BusError>> {
@@ -347,8 +384,31 @@ impl EventBus for NatsBus {
         *self.shared.watcher.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
     }
 
-    /// Nothing is due: the broker removes by itself what has expired.
-    fn maintain(&self, _now: UnixMillis) -> Result<MaintenanceReport, BusError> {
-        Ok(MaintenanceReport::default())
+    /// What has expired the broker removes by itself; what is left to do are archive intents, and segments of what the streams have.
+    fn maintain(&self, now: UnixMillis) -> Result<MaintenanceReport, BusError> {
+        let mut report = MaintenanceReport::default();
+        let Some(Archiving { archive, stager, .. }) = &self.archiving else { return Ok(report) };
+        let pass = Pass::default();
+        stager.wake();
+        self.export_segments(archive, &pass, now, &mut report);
+        archive.drain(&pass, now, &FromBroker(self))?;
+        archive.tell(&pass, &mut report);
+        Ok(report)
+    }
+
+    fn set_control_key(&self, key: [u8; 32]) -> Result<(), BusError> {
+        self.archiving.as_ref().map_or(Ok(()), |archiving| archiving.archive.add_key(&key))
+    }
+
+    fn set_control_keys(&self, newest_first: &[[u8; 32]]) -> Result<(), BusError> {
+        self.archiving.as_ref().map_or(Ok(()), |archiving| archiving.archive.set_keys(newest_first))
+    }
+
+    fn archive_head(&self, topic: &str, partition: Partition) -> Result<Option<AttestedHead>, BusError> {
+        self.archiving.as_ref().map_or(Ok(None), |archiving| archiving.archive.head(topic, partition))
+    }
+
+    fn archive_statistics(&self) -> Option<ArchiveStatistics> {
+        self.archiving.as_ref().map(|archiving| archiving.archive.statistics())
     }
 }

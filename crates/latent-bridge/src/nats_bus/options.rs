@@ -11,6 +11,7 @@ use latent_core::{Clock, SystemClock};
 
 use super::environment;
 use crate::BusError;
+use crate::cold::ArchiveOptions;
 
 /// Everything but the manifest.
 #[derive(Clone)]
@@ -31,6 +32,8 @@ pub struct NatsOptions {
     pub schema_roots: Vec<PathBuf>,
     /// How the broker lists the connection.
     pub connection_name: String,
+    /// The archive of topics with a `cold_uri`. None: such topics are read and not published to, and no outbox is touched.
+    pub archive: Option<ArchiveOptions>,
 }
 
 /// Whom the broker's certificate is checked against.
@@ -80,6 +83,7 @@ impl NatsOptions {
             clock: Arc::new(SystemClock::start()),
             schema_roots: vec![PathBuf::from(".")],
             connection_name: "latent-bridge".to_owned(),
+            archive: Some(ArchiveOptions::default()),
         }
     }
 

@@ -15,10 +15,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connect::connect;
-use super::executor::ConnectorExecutor;
 use super::options::NatsOptions;
 use super::permissions::{Permissions, covers};
 use super::provision::of_fault;
+use crate::connector::ConnectorExecutor;
 use crate::{BusError, limits};
 
 /// Stands for what is not there: a stream, a consumer, a token. Begins every subject that is made up here.

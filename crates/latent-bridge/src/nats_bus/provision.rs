@@ -1,6 +1,7 @@
 //! The beginning of every bus: what can be said of a manifest before there is a connection, and the plan.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use async_nats::Event;
 use super::NatsBus;
 use super::api::Api;
 use super::connect::connect;
-use super::executor::{ConnectorExecutor, ConnectorFault};
 use super::options::NatsOptions;
 use super::signals::Signals;
 use super::streams::{self, Plan};
+use crate::cold::archive::Archive;
+use crate::cold::places;
+use crate::connector::{ConnectorExecutor, ConnectorFault};
 use crate::{BridgeManifest, BusError, TopicSchema, limits, schema};
 
 impl NatsBus {
@@ -52,16 +55,48 @@ pub(super) fn of_fault(fault: ConnectorFault, doing: &str) -> BusError {
 /// Checks a manifest and compiles its schemas, before anything is dialled: what is wrong here never reaches a broker (B-024, B-028).
 pub(super) fn preflight(options: &NatsOptions, manifest: &BridgeManifest) -> Result<BTreeMap<String, Arc<TopicSchema>>, BusError> {
     manifest.validate()?;
-    if let Some(topic) = manifest.topics.iter().find(|topic| topic.retention.cold_uri.is_some()) {
-        let problem = format!("topic {:?}: retention.cold_uri is not supported by the engine on NATS yet; leave it out", topic.name);
-        return Err(BusError::Config { problem });
-    }
+    let stores = options.archive.as_ref().and_then(|archive| archive.stores.as_deref());
+    places::check(manifest, stores)?;
     options.server_addrs()?;
     schema::resolve(manifest, &options.schema_roots)
+}
+
+/// The archive that the manifest asks for. Nobody is dialled but its stores.
+pub(super) fn open_archive(options: &NatsOptions, manifest: &BridgeManifest) -> Result<Option<Archive>, BusError> {
+    let Some(archive) = &options.archive else { return Ok(None) };
+    let outbox = archive.outbox.clone().unwrap_or_else(|| default_outbox(&manifest.name));
+    Archive::open(&archive.storage, manifest, archive, &outbox, &format!("the bus {} on NATS", manifest.name))
+}
+
+/// Where the outbox of a bus is when nobody says (B-070): two deployments never share one by accident.
+fn default_outbox(name: &str) -> PathBuf {
+    Path::new("data/cold-outbox").join(outbox_name(name))
+}
+
+/// The last part of the path of a deployment's outbox (B-070): every byte of the manifest's name but letters, digits, `-` and `_` is
+/// percent-encoded.
+pub fn outbox_name(manifest_name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let encoded = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    manifest_name.bytes().map(encoded).collect()
 }
 
 /// Enough for every request of provisioning, each of which has its own limit: connecting, and four for each topic.
 pub(super) fn time_of(manifest: &BridgeManifest) -> Duration {
     let requests = u32::try_from(manifest.topics.len()).unwrap_or(u32::MAX).saturating_mul(4).saturating_add(1);
     Duration::from_millis(limits::CONNECTOR_OPERATION_MILLIS.default).saturating_mul(requests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B-070.
+    #[test]
+    fn the_outbox_of_a_deployment_is_named_after_it_and_no_other_one_has_that_name() {
+        assert_eq!(default_outbox("prod-1_eu"), Path::new("data/cold-outbox/prod-1_eu"));
+        for (name, expected) in [("a.b", "a%2Eb"), ("a/../b", "a%2F%2E%2E%2Fb"), ("..", "%2E%2E"), ("ä %", "%C3%A4%20%25")] {
+            assert_eq!(outbox_name(name), expected);
+        }
+    }
 }

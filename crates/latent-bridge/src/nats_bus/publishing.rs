@@ -21,7 +21,7 @@ use std::time::Duration;
 use async_nats::client::PublishErrorKind;
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt as _;
-use latent_core::{NewRecord, Offset, Partition, Ticket, Uid, UncertainCause, partition_for};
+use latent_core::{NewRecord, Offset, Partition, Ticket, Uid, UncertainCause, UnixMillis, partition_for};
 
 use super::answer::{self, Answer};
 use super::api::Api;
@@ -44,33 +44,81 @@ const DEADLINE_LOOK: Duration = Duration::from_millis(100);
 
 /// Checks a record and hands it to the client, or says why not. With `behind` the stream takes it there only.
 pub(super) fn submit(shared: &Shared, topic: &str, record: NewRecord, behind: Option<Behind>) -> Result<Ticket<PublishResult>, BusError> {
+    hand_over(shared, check(shared, topic, record)?.behind(behind))
+}
+
+/// A record that may be handed over: checked, with its uid and its time, encoded.
+pub(super) struct Checked {
+    pub(super) topic: usize,
+    pub(super) partition: Partition,
+    pub(super) uid: Uid,
+    pub(super) record: NewRecord,
+    pub(super) stored_at: UnixMillis,
+    behind: Option<Behind>,
+    encoded: body::Encoded,
+}
+
+impl Checked {
+    /// To be taken by the stream there only.
+    #[must_use]
+    pub(super) fn behind(mut self, behind: Option<Behind>) -> Self {
+        self.encoded.expect(behind.as_ref());
+        self.behind = behind;
+        self
+    }
+}
+
+/// Checks a record, which gets the present time and, without one, a uid.
+pub(super) fn check(shared: &Shared, topic: &str, record: NewRecord) -> Result<Checked, BusError> {
+    let now = shared.clock.unix();
+    let uid = record.uid.clone().map_or_else(|| crate::uid::mint(now), Ok)?;
+    check_as(shared, topic, record, uid, now)
+}
+
+/// Checks a record that has its uid and its time already. Nothing is handed over and nothing else happens.
+pub(super) fn check_as(shared: &Shared, topic: &str, record: NewRecord, uid: Uid, stored_at: UnixMillis) -> Result<Checked, BusError> {
     let (number, topic) = shared.topic(topic)?;
     if let Some(schema) = &topic.schema {
         schema.check(record.media_type(), record.payload())?;
     }
     let partition = partition_for(record.key(), topic.partitions);
-    let now = shared.clock.unix();
-    let uid = record.uid.clone().map_or_else(|| crate::uid::mint(now), Ok)?;
-    let encoded = body::encode(&record, &uid, partition, now, &topic.source.stream);
-    let mut encoded = encoded.map_err(|rule| BusError::Rejected { rule, permanent: true })?;
-    encoded.expect(behind.as_ref());
+    let encoded = body::encode(&record, &uid, partition, stored_at, &topic.source.stream);
+    let encoded = encoded.map_err(|rule| BusError::Rejected { rule, permanent: true })?;
     let (bytes, bytes_max) = (encoded.counted_bytes(), shared.api.client().max_payload());
     if bytes > bytes_max {
         let rule =
             format!("the event takes {bytes} bytes on the broker, whose max_payload is {bytes_max}; publish less, or raise it there");
         return Err(BusError::Rejected { rule, permanent: true });
     }
-    let subject = topic.subject(partition)?.clone();
+    topic.subject(partition)?;
+    ready(shared, SubjectNumber { topic: number, partition: partition.0 })?;
+    Ok(Checked { topic: number, partition, uid, record, stored_at, behind: None, encoded })
+}
+
+/// Whether anything can be handed over at all.
+fn ready(shared: &Shared, to: SubjectNumber) -> Result<(), BusError> {
     if !shared.api.is_connected() {
         return Err(not_connected());
     }
     if let Some(inbox) = shared.api.signals.refused_inbox() {
         return Err(BusError::NotSent { reason: Api::refused("", Some(&inbox)).to_string() });
     }
+    if shared.air.flights().is_refused(to) {
+        return Err(not_permitted(Partition(to.partition)));
+    }
+    Ok(())
+}
 
+/// Hands a checked record to the client.
+pub(super) fn hand_over(shared: &Shared, checked: Checked) -> Result<Ticket<PublishResult>, BusError> {
+    let Checked { topic: number, partition, uid, record, stored_at, behind, encoded } = checked;
+    ready(shared, SubjectNumber { topic: number, partition: partition.0 })?;
+    let bytes = encoded.counted_bytes();
+    let Some(topic) = shared.topics.get(number) else { return Err(not_connected()) };
+    let subject = topic.subject(partition)?.clone();
     let abandoned = BusError::Uncertain { uid: uid.clone(), cause: UncertainCause::Closed };
     let (ticket, completer) = Ticket::pair(Err(abandoned));
-    let cargo = Cargo { topic: number, partition, uid, record, behind, completer };
+    let cargo = Cargo { topic: number, partition, uid, record, stored_at, behind, completer };
     let deadline = shared.clock.mono().plus_millis(limits::CONNECTOR_OPERATION_MILLIS.default);
     let flight = {
         let to = SubjectNumber { topic: number, partition: partition.0 };
@@ -158,18 +206,18 @@ fn take_answer(shared: &Arc<Shared>, number: FlightNumber, message: &Message) {
 /// keeps its deadline.
 async fn send_again(shared: &Arc<Shared>, number: FlightNumber) {
     tokio::time::sleep(IN_PROCESS_PAUSE).await;
-    let Some((topic, partition, uid, record, behind)) = shared
+    let Some((topic, partition, uid, record, stored_at, behind)) = shared
         .air
         .flights()
         .get(number)
-        .map(|cargo| (cargo.topic, cargo.partition, cargo.uid.clone(), cargo.record.clone(), cargo.behind.clone()))
+        .map(|cargo| (cargo.topic, cargo.partition, cargo.uid.clone(), cargo.record.clone(), cargo.stored_at, cargo.behind.clone()))
     else {
         return;
     };
     let Some(topic) = shared.topics.get(topic) else { return };
     let hidden = |cause| land(shared, number, |cargo| Err(BusError::Uncertain { uid: cargo.uid.clone(), cause }));
     let (Ok(mut encoded), Ok(subject)) =
-        (body::encode(&record, &uid, partition, shared.clock.unix(), &topic.source.stream), topic.subject(partition))
+        (body::encode(&record, &uid, partition, stored_at, &topic.source.stream), topic.subject(partition))
     else {
         return hidden(UncertainCause::Unusable);
     };

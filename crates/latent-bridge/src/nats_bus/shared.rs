@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use latent_core::{Clock, NewRecord, Partition, Ticket, Uid};
+use latent_core::{Clock, NewRecord, Partition, Ticket, Uid, UnixMillis};
 use tokio::sync::{Notify, Semaphore};
 
 use super::api::Api;
@@ -53,6 +53,7 @@ pub(super) struct Cargo {
     pub(super) record: NewRecord,
     /// Where alone the stream may take it.
     pub(super) behind: Option<Behind>,
+    pub(super) stored_at: UnixMillis,
     pub(super) completer: latent_core::Completer<PublishResult>,
 }
 

@@ -126,7 +126,7 @@ fn a_refused_manifest_leaves_no_trace_and_a_corrected_one_succeeds() {
         ("name", |manifest| manifest.name.clear()),
         ("partitions", |manifest| manifest.topics[0].partitions = 0),
         ("schema_ref \"absent.json\" names no file", |manifest| manifest.topics[0].schema_ref = Some("absent.json".to_owned())),
-        ("retention.cold_uri is not supported", |manifest| manifest.topics[0].retention.cold_uri = Some("s3://bucket/x".to_owned())),
+        ("stores of this kind are not known", |manifest| manifest.topics[0].retention.cold_uri = Some("gs://bucket/x".to_owned())),
     ];
     for (problem, break_it) in broken {
         let mut manifest = sound.clone();

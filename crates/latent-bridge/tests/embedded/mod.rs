@@ -1,5 +1,9 @@
 //! The embedded engine: directories, damage, faults, kills, groups and state logs.
 
+mod cold;
+mod cold_crash;
+mod cold_outage;
+mod cold_segments;
 mod costs;
 mod cuts;
 mod damage;

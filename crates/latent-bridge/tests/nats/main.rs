@@ -10,7 +10,12 @@
 
 mod closing;
 mod cluster;
+mod cold;
+mod cold_crash;
+mod cold_segments;
 mod connecting;
+#[path = "../../src/cold/doubles.rs"]
+mod doubles;
 mod failures;
 mod foreign;
 mod live;
@@ -19,3 +24,11 @@ mod permissions;
 mod provisioning;
 mod raw;
 mod reading;
+#[allow(dead_code, reason = "of the doubles of other tests")]
+#[path = "../support/storage.rs"]
+mod storage;
+
+/// What the doubles of cold stores name.
+mod store {
+    pub(crate) use latent_bridge::cold::{ColdError, ColdStore, Listed, PutEnd};
+}

@@ -391,7 +391,7 @@ fn a_manifest_that_cannot_be_used_is_refused_before_anything_is_dialled() {
     };
     let table = [
         (with(|topic| topic.partitions = 0), "partitions"),
-        (with(|topic| topic.retention.cold_uri = Some("s3://bucket".to_owned())), "cold_uri is not supported"),
+        (with(|topic| topic.retention.cold_uri = Some("gs://bucket".to_owned())), "stores of this kind are not known"),
         (with(|topic| topic.schema_ref = Some("schemas/none.json".to_owned())), "schema_ref \"schemas/none.json\" names no file"),
     ];
     for (manifest, told) in table {

@@ -13,8 +13,8 @@ use super::lanes;
 use super::profile::Profile;
 use super::section::Spanned;
 use super::settings::{
-    BrokerConfig, Config, CredentialConfig, EngineConfig, EngineKind, Grant, NodeConfig, ProviderConfig, SecretsConfig, ServiceConfig,
-    Share, SharePermission, StartPosition, TopicConfig, TriggerConfig,
+    ArchiveConfig, BrokerConfig, Config, CredentialConfig, EngineConfig, EngineKind, Grant, NodeConfig, ProviderConfig, SecretsConfig,
+    ServiceConfig, Share, SharePermission, StartPosition, TopicConfig, TriggerConfig,
 };
 use super::streams;
 
@@ -28,6 +28,7 @@ pub(super) struct Draft {
     /// Whether the file has a `[secrets]`, readable or not.
     pub(super) secrets_stand: bool,
     pub(super) secrets: Option<SecretsConfig>,
+    pub(super) archive: ArchiveConfig,
     pub(super) pools: PoolSettings,
     pub(super) providers: Vec<ProviderDraft>,
     pub(super) topics: Vec<TopicDraft>,
@@ -96,6 +97,8 @@ pub(super) struct RawConsumer {
 pub(super) struct EngineDraft {
     pub(super) manifest: BridgeManifest,
     pub(super) manifest_path: PathBuf,
+    /// Where the file names it.
+    pub(super) manifest_at: usize,
     /// `None` only after a problem was reported.
     pub(super) kind: Option<EngineKind>,
     pub(super) at: usize,
@@ -266,12 +269,13 @@ impl Draft {
     pub(super) fn complete(self, path: PathBuf) -> Option<Config> {
         let (streams, lanes) = (streams::complete(&self), lanes::complete(&self)?);
         let is_embedded = !self.is_on_nats;
-        let EngineDraft { manifest, manifest_path, kind, at: _ } = self.engine?;
+        let EngineDraft { manifest, manifest_path, manifest_at: _, kind, at: _ } = self.engine?;
         Some(Config {
             path,
             node: self.node?,
             engine: EngineConfig { manifest, manifest_path, kind: kind? },
             secrets: self.secrets,
+            archive: self.archive,
             pools: self.pools,
             providers: self.providers.into_iter().map(ProviderDraft::complete).collect::<Option<_>>()?,
             topics: self.topics.into_iter().map(TopicDraft::complete).collect::<Option<_>>()?,

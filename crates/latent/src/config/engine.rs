@@ -55,12 +55,12 @@ pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder
     section.finish(report, others);
     let draft = manifest.and_then(|manifest| {
         let path = folder.join(manifest.value);
-        match read_manifest(&path, engine.unwrap_or(Engine::Embedded)) {
+        match read_manifest(&path) {
             Ok(parsed) => {
                 if files == NamedFiles::MustExist {
                     schema_refusals(&path, &parsed).for_each(|refusal| report.push(manifest.at, Fault::Schema(refusal)));
                 }
-                Some(EngineDraft { manifest: parsed, manifest_path: path, kind, at })
+                Some(EngineDraft { manifest: parsed, manifest_path: path, manifest_at: manifest.at, kind, at })
             }
             Err(refusal) => {
                 report.push(manifest.at, Fault::Manifest(refusal));
@@ -172,26 +172,18 @@ fn without_place(problem: &str, (line, column): (u64, u64)) -> String {
 }
 
 /// Reads one byte more than a manifest may have, so that its own parser names the cap.
-pub(crate) fn read_manifest(path: &Path, engine: Engine) -> Result<BridgeManifest, ManifestRefusal> {
+pub(crate) fn read_manifest(path: &Path) -> Result<BridgeManifest, ManifestRefusal> {
     let cap = latent_bridge::limits::MANIFEST_BYTES.max;
     let mut text = String::new();
     let (file, _) = component_file::open(path).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
     file.take(cap.saturating_add(1)).read_to_string(&mut text).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
     let manifest = BridgeManifest::from_yaml(&text).map_err(|error| ManifestRefusal::of_the_text(path, error))?;
     // What the engine cannot do is told before anything is started.
-    check_supported(&manifest, engine).map_err(|error| ManifestRefusal::of_the_engine(path, error))?;
+    check_supported(&manifest).map_err(|error| ManifestRefusal::of_the_engine(path, error))?;
     Ok(manifest)
 }
 
-fn check_supported(manifest: &BridgeManifest, engine: Engine) -> Result<(), BusError> {
-    if engine == Engine::Embedded {
-        return EmbeddedBroker::check_supported(manifest);
-    }
-    match manifest.topics.iter().find(|topic| topic.retention.cold_uri.is_some()) {
-        None => Ok(()),
-        Some(topic) => {
-            let problem = format!("topic {:?}: retention.cold_uri is not supported by the engine nats yet; leave it out", topic.name);
-            Err(BusError::Config { problem })
-        }
-    }
+fn check_supported(manifest: &BridgeManifest) -> Result<(), BusError> {
+    // Both engines have the same archives, and nothing else of a manifest is of one of them alone.
+    EmbeddedBroker::check_supported(manifest)
 }

@@ -76,6 +76,7 @@ impl Report<'_> {
 
 /// What the engine on a broker does not do (25-joins), and what it needs.
 fn check_broker(report: &mut Report<'_>, draft: &Draft) {
+    archive::check(report, draft);
     if !draft.is_on_nats {
         return;
     }

@@ -9,7 +9,7 @@ use super::draft::Draft;
 use super::problem::{ConfigError, Fault, PlacedProblem, Problem, Warning};
 use super::section::{Report, Section};
 use super::settings::Config;
-use super::{engine, links, node, provider, secrets, service, stream_trigger, streams, topic, trigger};
+use super::{archive, engine, links, node, provider, secrets, service, stream_trigger, streams, topic, trigger};
 use crate::limits;
 
 /// Which of the files that a configuration leads to must be there. A command that only reads a topic must not fail because nothing was
@@ -118,6 +118,8 @@ fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: Pat
     let secrets_stand = secrets_table.is_some();
     let data_dir = node.as_ref().map(|node| node.data_dir.as_path());
     let secrets = secrets::read(report, secrets_table, &folder, data_dir);
+    let archive_table = root.table(report, "archive");
+    let archive = archive::read(report, archive_table, &folder);
     let pools_table = root.table(report, "pools");
     let pools = provider::read_pools(report, pools_table);
     let providers = root.tables(report, "provider").into_iter().map(|section| provider::read(report, section, &folder)).collect();
@@ -142,6 +144,7 @@ fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: Pat
         engine,
         secrets_stand,
         secrets,
+        archive,
         pools,
         providers,
         topics,

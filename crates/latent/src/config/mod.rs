@@ -1,9 +1,10 @@
 //! The node's configuration file: TOML in, either typed settings or every problem at once.
 //!
-//! `section` reads one table and knows nothing of its meaning; `component` looks at a component's first bytes; `node`, `engine` (with `broker`), `secrets`, `provider`, `topic`, `service`, `trigger`, `stream_trigger`, `profile`, `lanes` and `streams` read theirs into
+//! `section` reads one table and knows nothing of its meaning; `component` looks at a component's first bytes; `node`, `engine` (with `broker`), `secrets`, `archive`, `provider`, `topic`, `service`, `trigger`, `stream_trigger`, `profile`, `lanes` and `streams` read theirs into
 //! drafts; `links` checks what one table says of another; `problem` holds every fault in words. Nothing here starts anything, and
 //! nothing outside reads TOML. Invariant: a key is read, refused as unknown, or refused as not built yet; none is ignored.
 
+mod archive;
 mod broker;
 mod component;
 mod draft;

@@ -92,6 +92,10 @@ pub(super) enum Fault {
     ShareOnNats { topic: String },
     #[error("the name of a secret cannot be used: {problem}")]
     SecretName { problem: String },
+    #[error("topic {topic:?} has a cold_uri in the manifest, and there is no control key in [archive]")]
+    NoControlKey { topic: String },
+    #[error("control_key_files in [archive] names {count} files, and at most {max} keys are kept")]
+    TooManyKeys { count: usize, max: u64 },
     #[error("{who} has credentials and there is no [secrets]")]
     NoSecrets { who: String },
     #[error("provider {provider:?} maps topics of tenant {tenant:?} and has no credential for it")]
@@ -166,6 +170,8 @@ impl Fault {
             Self::DevOnNats => "config-dev-on-nats",
             Self::ShareOnNats { .. } => "config-share-on-nats",
             Self::SecretName { .. } => "config-secret-name",
+            Self::NoControlKey { .. } => "config-no-control-key",
+            Self::TooManyKeys { .. } => "config-control-keys",
             Self::NoSecrets { .. } => "config-no-secrets",
             Self::NoCredential { .. } => "config-no-credential",
             Self::UnusedCredential { .. } => "config-unused-credential",
@@ -230,6 +236,10 @@ impl Fault {
             Self::DevOnNats => "use kind = \"embedded\" in the folder's latent.toml, or `latent run -c FILE` with this one".to_owned(),
             Self::ShareOnNats { .. } => "remove share, and give the other tenant a topic of its own".to_owned(),
             Self::SecretName { .. } => "use the name under which `latent secret list` shows it".to_owned(),
+            Self::NoControlKey { .. } => {
+                "add [archive] with control_key_files = [\"archive.key\"]; docs/archive.md shows how to make one".to_owned()
+            }
+            Self::TooManyKeys { .. } => "leave out the oldest, once `latent bus maintain` leaves no export of its time pending".to_owned(),
             Self::NoSecrets { .. } => "add [secrets] with key_file = \"secrets.key\"; docs/secrets.md shows how to make one".to_owned(),
             Self::NoCredential { tenant, .. } => {
                 format!("add credentials = [{{ tenant = {tenant:?}, user = \"USER\", secret = \"NAME\" }}]")

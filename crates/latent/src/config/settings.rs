@@ -24,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) engine: EngineConfig,
     /// `[secrets]`; `None`: the node has no secrets.
     pub(crate) secrets: Option<SecretsConfig>,
+    /// `[archive]`.
+    pub(crate) archive: ArchiveConfig,
     /// `[pools]`: what all providers share.
     pub(crate) pools: PoolSettings,
     /// `[[provider]]`, in the order of the file, ids unique.
@@ -79,6 +81,13 @@ pub(crate) struct NodeConfig {
     pub(crate) cell_memory_bytes: Option<u64>,
     /// How long a stopping node waits for running activations.
     pub(crate) drain_millis: u64,
+}
+
+/// What authenticates the archive of topics with a `cold_uri`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct ArchiveConfig {
+    /// Files with control keys, the newest first: it signs, all verify.
+    pub(crate) control_key_files: Vec<PathBuf>,
 }
 
 /// The log behind the topics.

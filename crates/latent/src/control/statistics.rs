@@ -107,6 +107,21 @@ pub(crate) struct Maintained {
     pub(crate) intents_completed: u64,
     /// Archive intents that stay.
     pub(crate) intents_pending: u64,
+    /// Events handed to the archive because their time was up.
+    #[serde(default)]
+    pub(crate) archived_records: u64,
+    /// Archive intents that failed in this pass and are tried again.
+    #[serde(default)]
+    pub(crate) intents_failed: u64,
+    /// Archive intents that somebody has to look at.
+    #[serde(default)]
+    pub(crate) intents_quarantined: u64,
+    /// Topics of which what has expired stays, because it could not be archived.
+    #[serde(default)]
+    pub(crate) unarchived_topics: Vec<String>,
+    /// Topics whose cold store could not be reached.
+    #[serde(default)]
+    pub(crate) unreachable_topics: Vec<String>,
 }
 
 impl From<MaintenanceReport> for Maintained {
@@ -118,14 +133,20 @@ impl From<MaintenanceReport> for Maintained {
             unremoved_files: report.unremoved_files,
             intents_completed: report.intents_completed,
             intents_pending: report.intents_pending,
+            archived_records: report.archived_records,
+            intents_failed: report.intents_failed,
+            intents_quarantined: report.intents_quarantined,
+            unarchived_topics: report.unarchived_topics,
+            unreachable_topics: report.unreachable_topics,
         }
     }
 }
 
 impl Maintained {
-    /// True when nothing was skipped and no file stays that should not.
+    /// True when nothing was skipped, no file stays that should not, and nothing that is to be archived is held up.
     pub(crate) fn is_complete(&self) -> bool {
-        self.skipped_topics.is_empty() && self.unremoved_files == 0
+        let is_archived = self.unarchived_topics.is_empty() && self.unreachable_topics.is_empty() && self.intents_quarantined == 0;
+        self.skipped_topics.is_empty() && self.unremoved_files == 0 && is_archived
     }
 }
 

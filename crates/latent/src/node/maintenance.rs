@@ -55,10 +55,13 @@ pub(super) struct Schedule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Condition {
     Sound,
-    /// These topics were skipped, or files stay.
+    /// These topics were skipped, files stay, or the archive is held up.
     Incomplete {
         skipped_topics: Vec<String>,
         files: Leftovers,
+        unarchived_topics: Vec<String>,
+        unreachable_topics: Vec<String>,
+        quarantined: Leftovers,
     },
     /// By its kind: the words may differ each time.
     Failing(&'static str),
@@ -121,8 +124,15 @@ fn told(done: Maintained) -> (Condition, Option<String>) {
         return (Condition::Sound, None);
     }
     let words = format!("maintenance is incomplete: {}", incomplete_maintenance(&done));
-    let files = if done.unremoved_files == 0 { Leftovers::None } else { Leftovers::Some };
-    (Condition::Incomplete { skipped_topics: done.skipped_topics, files }, Some(words))
+    let left = |count| if count == 0 { Leftovers::None } else { Leftovers::Some };
+    let condition = Condition::Incomplete {
+        files: left(done.unremoved_files),
+        quarantined: left(done.intents_quarantined),
+        skipped_topics: done.skipped_topics,
+        unarchived_topics: done.unarchived_topics,
+        unreachable_topics: done.unreachable_topics,
+    };
+    (condition, Some(words))
 }
 
 /// Maintains until `stop` becomes true. A run that has begun is waited for.

@@ -50,12 +50,18 @@ fn warnings_are_told_and_stop_nothing() {
 }
 
 #[test]
-fn what_the_engine_cannot_do_yet_is_told_by_the_check() {
+fn a_topic_that_is_archived_needs_a_control_key_and_a_store_that_is_known() {
     let env = fresh();
-    let topic = "topics:\n  - name: in\n    partitions: 1\n    retention: { hot_hours: 1, cold_uri: cold }\n";
-    env.write("bridge.yaml", format!("manifest_version: 1\nname: demo\n{topic}"));
+    let manifest = |uri: &str| {
+        let topic = format!("topics:\n  - name: in\n    partitions: 1\n    retention: {{ hot_hours: 1, cold_uri: \"{uri}\" }}\n");
+        env.write("bridge.yaml", format!("manifest_version: 1\nname: demo\n{topic}"));
+    };
+    manifest("cold");
     let refused = env.run(["check", "--json"]).with_status(2);
-    assert!(refused.stderr.contains("cold_uri") && refused.stderr.contains("not supported"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("cold_uri") && refused.stderr.contains("[archive]"), "{}", refused.stderr);
+    manifest("gs://bucket");
+    let refused = env.run(["check", "--json"]).with_status(2);
+    assert!(refused.stderr.contains("gs://bucket") && refused.stderr.contains("not known"), "{}", refused.stderr);
 }
 
 #[test]

@@ -55,6 +55,10 @@ impl Layout {
         self.root.join("schemas")
     }
 
+    pub(super) fn cold_outbox(&self) -> PathBuf {
+        self.root.join("cold-outbox")
+    }
+
     pub(super) fn state(&self) -> PathBuf {
         self.root.join("state")
     }
@@ -81,14 +85,14 @@ pub(super) fn first_sequence_named(path: &Path) -> Option<u64> {
 }
 
 /// The name under which a control file is prepared.
-pub(super) fn temporary(path: &Path) -> PathBuf {
+pub(crate) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".tmp");
     path.with_file_name(name)
 }
 
 /// Reads a control file whole. `None` when it is missing.
-pub(super) fn read_control(storage: &dyn Storage, path: &Path) -> Result<Option<Vec<u8>>, BusError> {
+pub(crate) fn read_control(storage: &dyn Storage, path: &Path) -> Result<Option<Vec<u8>>, BusError> {
     let failed = |error: std::io::Error| BusError::io("read", path, &error);
     match storage.kind(path).map_err(failed)? {
         PathKind::Missing => return Ok(None),
@@ -115,7 +119,7 @@ fn too_large(path: &Path, bytes: u64) -> BusError {
 }
 
 /// Writes a file under its temporary name, durably.
-pub(super) fn write_temporary(storage: &dyn Storage, path: &Path, content: &[u8]) -> Result<PathBuf, BusError> {
+pub(crate) fn write_temporary(storage: &dyn Storage, path: &Path, content: &[u8]) -> Result<PathBuf, BusError> {
     let prepared = temporary(path);
     let write = || {
         let file = storage.open(&prepared, OpenAs::Empty)?;
@@ -132,7 +136,7 @@ pub(super) fn write_temporary(storage: &dyn Storage, path: &Path, content: &[u8]
 }
 
 /// Replaces a control file as a whole, durably.
-pub(super) fn write_control(storage: &dyn Storage, path: &Path, content: &[u8]) -> Result<(), BusError> {
+pub(crate) fn write_control(storage: &dyn Storage, path: &Path, content: &[u8]) -> Result<(), BusError> {
     let prepared = write_temporary(storage, path, content)?;
     if let Err(error) = storage.rename(&prepared, path) {
         discard(storage, &prepared);
@@ -162,13 +166,13 @@ pub(super) fn set_aside(storage: &dyn Storage, path: &Path) -> Result<PathBuf, B
 const SET_ASIDE_MAX: u32 = 100;
 
 /// Makes the name of `path` durable.
-pub(super) fn sync_parent(storage: &dyn Storage, path: &Path) -> Result<(), BusError> {
+pub(crate) fn sync_parent(storage: &dyn Storage, path: &Path) -> Result<(), BusError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     storage.sync_directory(parent).map_err(|error| BusError::io("sync", parent, &error))
 }
 
 /// Removes a temporary file. When that fails it stays, and the next writer of the same name empties it.
-pub(super) fn discard(storage: &dyn Storage, prepared: &Path) {
+pub(crate) fn discard(storage: &dyn Storage, prepared: &Path) {
     if let Err(error) = storage.remove_file(prepared)
         && error.kind() != std::io::ErrorKind::NotFound
     {
@@ -177,7 +181,7 @@ pub(super) fn discard(storage: &dyn Storage, prepared: &Path) {
 }
 
 /// Creates a directory and the missing ones above it, durably.
-pub(super) fn create_directories(storage: &dyn Storage, path: &Path) -> Result<(), BusError> {
+pub(crate) fn create_directories(storage: &dyn Storage, path: &Path) -> Result<(), BusError> {
     let mut missing = Vec::new();
     for ancestor in path.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
         // Asked without following links would call a link to a directory unusual; a trailing dot follows it.
@@ -220,12 +224,12 @@ impl StoreId {
 const CHECK_PREFIX: &str = "# check ";
 
 /// `text` with a last line that tells whether it is still what was written.
-pub(super) fn with_check(text: &str) -> String {
+pub(crate) fn with_check(text: &str) -> String {
     format!("{text}{CHECK_PREFIX}{:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
 /// The text of a control file, if it is what was written.
-pub(super) fn checked_text<'c>(file: &str, content: &'c [u8]) -> Result<&'c str, BusError> {
+pub(crate) fn checked_text<'c>(file: &str, content: &'c [u8]) -> Result<&'c str, BusError> {
     let text = std::str::from_utf8(content).ok().and_then(|content| {
         let (text, check) = content.strip_suffix('\n')?.rsplit_once('\n').map(|(text, check)| (&content[..text.len() + 1], check))?;
         let expected = format!("{CHECK_PREFIX}{:08x}", crc32fast::hash(text.as_bytes()));

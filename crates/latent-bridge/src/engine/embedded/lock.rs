@@ -33,7 +33,7 @@ impl DirectoryLock {
     }
 
     /// Takes the lock of the directory of `path`, whose text `holder` describes to others, or says who has it.
-    pub(super) fn take(path: &Path, holder: &str) -> Result<Self, BusError> {
+    pub(crate) fn take(path: &Path, holder: &str) -> Result<Self, BusError> {
         let failed = |error: std::io::Error| BusError::io("lock", path, &error);
         if std::fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return Err(BusError::Config { problem: "lock is not a regular file; remove it".to_owned() });

@@ -12,8 +12,9 @@
 
 mod append_file;
 mod body;
+mod cold;
 mod commit;
-mod directory;
+pub(crate) mod directory;
 mod events;
 #[cfg(test)]
 mod format_page;
@@ -64,6 +65,7 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use latent_core::{Clock, NewRecord, Offset, Partition, StoredRecord, Ticket, Uid, UncertainCause, UnixMillis};
 
+use cold::{Cold, Exported, FromIndex};
 use commit::{GroupCommit, Located, Submission};
 use directory::{Layout, StoreId};
 use events::{Events, TopicTraits};
@@ -81,6 +83,9 @@ use uid_runs::{FilterBudget, RunStore, UidHash};
 use writer::{Asker, Command, Writer};
 
 use crate::bus::batch;
+use crate::cold::ArchiveStatistics;
+use crate::cold::archive::{Archive, Pass};
+use crate::cold::export::AttestedHead;
 use crate::{AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, limits};
 
 pub use crate::{PartitionStatistics, TopicStatistics};
@@ -119,6 +124,8 @@ struct Shared {
     open_segments: OpenSegments,
     watcher: RwLock<Option<Arc<dyn AppendWatcher>>>,
     state_logs: Mutex<BTreeMap<String, Arc<StateShared>>>,
+    /// None when no topic is archived.
+    cold: Option<Cold>,
 }
 
 impl EmbeddedBroker {
@@ -197,10 +204,12 @@ impl EmbeddedBroker {
     }
 
     fn start(opened: OpenedDirectory, options: EngineOptions) -> Result<Self, BusError> {
-        let EngineOptions { clock, storage, limits, holder: _, schema_roots: _ } = options;
+        let EngineOptions { clock, storage, limits, holder: _, schema_roots: _, archive } = options;
         let open_segments = OpenSegments::new(usize::try_from(limits.open_segments).unwrap_or(usize::MAX));
         let topics = open_topics(&storage, &opened, limits, &open_segments)?;
         let OpenedDirectory { layout, lock, store, manifest, schemas: _ } = opened;
+        let owner = format!("the embedded engine's directory {}", store.hex());
+        let cold = Archive::open(&storage, &manifest, &archive, &layout.cold_outbox(), &owner)?.map(Cold::new);
         let machine = GroupCommit::new(topics.iter().map(|opened| (opened.log.topic.name.clone(), opened.next.clone())));
         let torn_records = topics.iter().map(|opened| opened.torn).sum();
         let logs: Vec<_> = topics.into_iter().map(|opened| opened.log).collect();
@@ -221,6 +230,7 @@ impl EmbeddedBroker {
             open_segments,
             watcher: RwLock::new(None),
             state_logs: Mutex::new(BTreeMap::new()),
+            cold,
         });
         let mut broker = Self { shared, manifest, torn_records, writer: None, indexer: None, _lock: lock };
         broker.indexer = Some(broker.spawn(INDEX_THREAD, |shared| indexer::run(&shared))?);
@@ -240,7 +250,7 @@ impl EmbeddedBroker {
     /// # Errors
     /// [`BusError::Config`] naming topic and field.
     pub fn check_supported(manifest: &BridgeManifest) -> Result<(), BusError> {
-        provision::check_supported(manifest)
+        provision::check_supported(manifest, None)
     }
 
     /// Whether the schema files of a manifest are found in the options' `schema_roots` and can be used. Provisioning asks too; this is
@@ -494,6 +504,20 @@ impl Shared {
         reader::find(&disk, topic, uid, hash)
     }
 
+    /// Ends segments whose records begin to expire, in topics that are archived, so that they can be read to their end.
+    fn end_old_segments(&self, now: UnixMillis) -> Result<(), BusError> {
+        let (ticket, completer) = Ticket::pair(Err(writer_ended()));
+        self.queue.push(ALONE, Command::EndOldSegments { now, completer })?;
+        ticket.wait()
+    }
+
+    /// Expires what is old; of archived topics no more than what `exported` says.
+    fn expire(&self, now: UnixMillis, exported: Exported) -> Result<MaintenanceReport, BusError> {
+        let (ticket, completer) = Ticket::pair(Err(writer_ended()));
+        self.queue.push(ALONE, Command::Maintain { now, exported, completer })?;
+        ticket.wait()
+    }
+
     fn find(&self, topic: &str, uid: &Uid) -> Result<Option<PublishAck>, BusError> {
         let (number, topic) = self.topic(topic)?;
         let found = self.look_up(number, topic, uid, topic.hasher.hash(uid.as_str()))?;
@@ -577,14 +601,42 @@ impl EventBus for EmbeddedBroker {
     }
 
     fn maintain(&self, now: UnixMillis) -> Result<MaintenanceReport, BusError> {
-        let (ticket, completer) = Ticket::pair(Err(BusError::Backend("the log's writer ended before it answered".to_owned())));
-        self.shared.queue.push(ALONE, Command::Maintain { now, completer })?;
-        ticket.wait()
+        let Some(cold) = &self.shared.cold else { return self.shared.expire(now, Exported::new()) };
+        let pass = Pass::default();
+        let mut archived = MaintenanceReport::default();
+        self.shared.end_old_segments(now)?;
+        let exported = cold.export(&self.shared, &pass, now, &mut archived);
+        let mut report = self.shared.expire(now, exported)?;
+        cold.archive.drain(&pass, now, &FromIndex(&self.shared))?;
+        cold.archive.tell(&pass, &mut report);
+        report.unarchived_topics = archived.unarchived_topics;
+        report.archived_records = archived.archived_records;
+        Ok(report)
+    }
+
+    fn set_control_key(&self, key: [u8; 32]) -> Result<(), BusError> {
+        self.shared.cold.as_ref().map_or(Ok(()), |cold| cold.archive.add_key(&key))
+    }
+
+    fn set_control_keys(&self, newest_first: &[[u8; 32]]) -> Result<(), BusError> {
+        self.shared.cold.as_ref().map_or(Ok(()), |cold| cold.archive.set_keys(newest_first))
+    }
+
+    fn archive_head(&self, topic: &str, partition: Partition) -> Result<Option<AttestedHead>, BusError> {
+        self.shared.cold.as_ref().map_or(Ok(None), |cold| cold.archive.head(topic, partition))
+    }
+
+    fn archive_statistics(&self) -> Option<ArchiveStatistics> {
+        self.shared.cold.as_ref().map(|cold| cold.archive.statistics())
     }
 
     fn watch_appends(&self, watcher: Arc<dyn AppendWatcher>) {
         *self.shared.watcher.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
     }
+}
+
+fn writer_ended() -> BusError {
+    BusError::Backend("the log's writer ended before it answered".to_owned())
 }
 
 /// How many of `records`, at least one, are handed over at once: no more than one group and one segment may hold.

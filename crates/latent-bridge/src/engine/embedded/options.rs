@@ -8,6 +8,7 @@ use latent_core::Limit;
 use latent_core::{Clock, LimitError, SystemClock};
 
 use super::storage::{OsStorage, Storage};
+use crate::cold::ArchiveOptions;
 use crate::{BusError, limits};
 
 /// Clock, storage, bounds, and the name under which the directory is held.
@@ -24,6 +25,8 @@ pub struct EngineOptions {
     /// Folders in which a manifest's `schema_ref` is looked for, in this order. The working directory alone unless
     /// [`EngineOptions::with_manifest_folder`] adds the manifest's.
     pub schema_roots: Vec<PathBuf>,
+    /// The archive of topics with a `cold_uri`.
+    pub archive: ArchiveOptions,
 }
 
 impl Default for EngineOptions {
@@ -34,6 +37,7 @@ impl Default for EngineOptions {
             limits: EngineLimits::default(),
             holder: "latent-bridge".to_owned(),
             schema_roots: vec![PathBuf::from(".")],
+            archive: ArchiveOptions::default(),
         }
     }
 }

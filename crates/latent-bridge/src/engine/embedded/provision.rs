@@ -12,6 +12,7 @@ use super::lock::DirectoryLock;
 use super::options::EngineOptions;
 use super::schemas::{InForce, Schemas, split_lines};
 use super::storage::{PathKind, Storage};
+use crate::cold::{ColdStores, places};
 use crate::{BridgeManifest, BusError, TopicSpec};
 
 /// A directory that is locked and whose control files were read.
@@ -28,15 +29,9 @@ fn config(problem: String) -> BusError {
 }
 
 /// Refuses what a manifest may say and this engine cannot do. Ignoring it would lose events or let wrong ones in.
-pub(super) fn check_supported(manifest: &BridgeManifest) -> Result<(), BusError> {
+pub(super) fn check_supported(manifest: &BridgeManifest, stores: Option<&dyn ColdStores>) -> Result<(), BusError> {
     manifest.validate()?;
-    for topic in &manifest.topics {
-        if topic.retention.cold_uri.is_some() {
-            let problem = format!("topic {:?}: retention.cold_uri is not supported by the embedded engine yet; leave it out", topic.name);
-            return Err(config(problem));
-        }
-    }
-    Ok(())
+    places::check(manifest, stores)
 }
 
 /// True when the directory has a manifest, whatever is in it.
@@ -49,7 +44,7 @@ pub(super) fn is_provisioned(storage: &dyn Storage, layout: &Layout) -> Result<b
 /// Creates a data directory for `manifest`. Of several at once, one wins.
 pub(super) fn provision(directory: &Path, manifest: &BridgeManifest, options: &EngineOptions) -> Result<OpenedDirectory, BusError> {
     options.checked()?;
-    check_supported(manifest)?;
+    check_supported(manifest, options.archive.stores.as_deref())?;
     let (storage, layout) = (&*options.storage, Layout::new(directory));
     if is_provisioned(storage, &layout)? {
         return Err(already_provisioned(""));
@@ -159,7 +154,7 @@ pub(super) fn open(directory: &Path, options: &EngineOptions) -> Result<OpenedDi
     let text = read_control(storage, &layout.manifest())?.ok_or_else(|| missing("manifest.yaml"))?;
     let (text, lines) = split_lines(checked_text("manifest.yaml", &text)?);
     let manifest = BridgeManifest::from_yaml(of_store(text, store)?)?;
-    check_supported(&manifest)?;
+    check_supported(&manifest, options.archive.stores.as_deref())?;
     check_folders(storage, &layout, &manifest)?;
     let schemas = Schemas::open(storage, &layout, &manifest, &lines)?;
     schemas.discard_unused(storage, &layout);
@@ -201,7 +196,7 @@ fn check_folders(storage: &dyn Storage, layout: &Layout, manifest: &BridgeManife
 
 /// Brings an opened directory to `wanted`, or says what cannot be changed and changes nothing.
 pub(super) fn apply(opened: &mut OpenedDirectory, wanted: &BridgeManifest, options: &EngineOptions) -> Result<(), BusError> {
-    check_supported(wanted)?;
+    check_supported(wanted, options.archive.stores.as_deref())?;
     compare(&opened.manifest, wanted)?;
     let in_force = InForce { manifest: &opened.manifest, schemas: &opened.schemas };
     let schemas = Schemas::resolve(wanted, &options.schema_roots, Some(in_force))?;

@@ -25,16 +25,33 @@ pub(super) struct Expired {
     pub(super) unremoved_files: u64,
 }
 
-/// Expires what is old by `now_millis`. `next` are the topic's next numbers.
+/// What may be expired.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Due {
+    /// The clock.
+    pub(super) now_millis: u64,
+    /// Of a topic that is archived: everything below this sequence is.
+    pub(super) exported: Option<u64>,
+}
+
+/// Expires what is due. `next` are the topic's next numbers.
 pub(super) fn run(
     log: &mut TopicLog,
     next: &Numbers,
-    now_millis: u64,
+    due: Due,
     sealed: &dyn SealedBefore,
     open: &OpenSegments,
 ) -> Result<Expired, BusError> {
-    end_segment_with_old_records(log, now_millis, sealed);
-    let expired = expired_segments(&log.topic, now_millis);
+    let mut expired = match due.exported {
+        // Its segments were ended before they were exported.
+        Some(_) => expired_segments(&log.topic, due.now_millis),
+        None => {
+            end_segment_with_old_records(log, due.now_millis, sealed);
+            expired_segments(&log.topic, due.now_millis)
+        }
+    };
+    let may_leave = |segment: &&Arc<Segment>| due.exported.is_none_or(|exported| segment.next_sequence <= exported);
+    expired.truncate(expired.iter().take_while(may_leave).count());
     if expired.is_empty() {
         return Ok(Expired::default());
     }
@@ -61,7 +78,7 @@ pub(super) fn run(
 }
 
 /// When that cannot be done now, what lies before the segment being written expires all the same: perhaps the disk is full.
-fn end_segment_with_old_records(log: &mut TopicLog, now_millis: u64, sealed: &dyn SealedBefore) {
+pub(super) fn end_segment_with_old_records(log: &mut TopicLog, now_millis: u64, sealed: &dyn SealedBefore) {
     let hot_hours = log.topic.hot_hours;
     if !log.topic.read().active.as_ref().is_some_and(|active| retention::must_end(active.oldest, now_millis, hot_hours)) {
         return;
@@ -74,7 +91,8 @@ fn end_segment_with_old_records(log: &mut TopicLog, now_millis: u64, sealed: &dy
     }
 }
 
-fn expired_segments(topic: &Topic, now_millis: u64) -> Vec<Arc<Segment>> {
+/// Full segments that have expired, the oldest first.
+pub(super) fn expired_segments(topic: &Topic, now_millis: u64) -> Vec<Arc<Segment>> {
     let contents = topic.read();
     let ages: Vec<_> = contents.segments.iter().map(|segment| Age::from(&**segment)).collect();
     let later = contents.active.as_ref().map(|active| Age { newest: (active.positions.count() > 0).then_some(active.newest) });

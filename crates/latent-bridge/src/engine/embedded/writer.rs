@@ -12,6 +12,7 @@ use latent_core::{Completer, Offset, Partition, UnixMillis};
 
 use super::Shared;
 use super::body;
+use super::cold::Exported;
 use super::commit::{Answer, GroupCommit, Known, Located, Submission, WriteOutcome};
 use super::events::Event;
 use super::queue::Bound;
@@ -37,8 +38,10 @@ pub(super) enum Command {
     },
     /// Give up every offset of a partition below `next`. Comes alone.
     Raise { topic: usize, partition: u32, next: u64, completer: Completer<Result<(), BusError>> },
-    /// Expire what is old. Comes alone.
-    Maintain { now: UnixMillis, completer: Completer<Result<MaintenanceReport, BusError>> },
+    /// End segments whose records begin to expire, of topics that are archived. Comes alone.
+    EndOldSegments { now: UnixMillis, completer: Completer<Result<(), BusError>> },
+    /// Expire what is old; of topics that are archived no more than what was exported. Comes alone.
+    Maintain { now: UnixMillis, exported: Exported, completer: Completer<Result<MaintenanceReport, BusError>> },
 }
 
 impl Command {
@@ -242,7 +245,11 @@ impl Writer {
                 Command::Raise { topic, partition, next, completer } => {
                     finished.states.push((completer, self.raise(topic, partition, next)));
                 }
-                Command::Maintain { now, completer } => completer.complete(Ok(self.maintain(shared, now))),
+                Command::EndOldSegments { now, completer } => {
+                    self.end_old_segments(shared, now);
+                    completer.complete(Ok(()));
+                }
+                Command::Maintain { now, exported, completer } => completer.complete(Ok(self.maintain(shared, now, &exported))),
             }
         }
         self.machine.drop_empty();
@@ -329,13 +336,23 @@ impl Writer {
         Ok(())
     }
 
-    fn maintain(&mut self, shared: &Shared, now: UnixMillis) -> MaintenanceReport {
+    fn end_old_segments(&mut self, shared: &Shared, now: UnixMillis) {
+        for (topic, log) in self.logs.iter_mut().enumerate() {
+            let is_archived = shared.cold.as_ref().is_some_and(|cold| cold.archive.has(&log.topic.name));
+            if is_archived && self.machine.next_numbers(topic).is_some() {
+                retention_pass::end_segment_with_old_records(log, now.0, &Indexing { shared, topic });
+            }
+        }
+    }
+
+    fn maintain(&mut self, shared: &Shared, now: UnixMillis, exported: &Exported) -> MaintenanceReport {
         let mut report = MaintenanceReport::default();
         for (topic, log) in self.logs.iter_mut().enumerate() {
             // Of a topic whose end is not known nothing is removed either.
             let passed = self.machine.next_numbers(topic).map(|next| {
                 let indexing = Indexing { shared, topic };
-                retention_pass::run(log, next, now.0, &indexing, &shared.open_segments)
+                let exported = exported.get(&topic).copied();
+                retention_pass::run(log, next, retention_pass::Due { now_millis: now.0, exported }, &indexing, &shared.open_segments)
             });
             match passed {
                 Some(Ok(expired)) => {

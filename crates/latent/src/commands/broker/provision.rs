@@ -135,8 +135,7 @@ pub(super) fn wanted(config: &Path, manifest: Option<&Path>) -> Result<Wanted, C
     if let Some(file) = manifest {
         // The environment first: without it no file is worth a look.
         let options = place::options(None, file)?;
-        let manifest = read_manifest(file, Engine::Nats)
-            .map_err(|refusal| CliError::Manifest { file: file.to_owned(), reason: refusal.to_string() })?;
+        let manifest = read_manifest(file).map_err(|refusal| CliError::Manifest { file: file.to_owned(), reason: refusal.to_string() })?;
         return Ok(Wanted { config: None, manifest: Some(manifest), options });
     }
     let config = config::load(config, NamedFiles::NotNeeded)?.config;

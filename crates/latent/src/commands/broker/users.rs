@@ -57,6 +57,8 @@ impl Site {
         options.roots = self.roots.clone();
         options.server_name = Some(self.server_name.clone());
         options.tls_first = self.tls_first;
+        // Looking at a broker and making its streams archives nothing.
+        options.archive = None;
         options
     }
 }

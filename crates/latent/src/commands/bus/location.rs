@@ -14,7 +14,7 @@ use crate::error::CliError;
 
 /// The arguments every bus command takes.
 #[derive(Debug, Args)]
-pub(super) struct LocationArgs {
+pub(crate) struct LocationArgs {
     /// Configuration file of the node
     #[arg(short, long, value_name = "FILE", default_value = "latent.toml", conflicts_with = "engine")]
     config: PathBuf,
@@ -82,7 +82,7 @@ impl LocationArgs {
     }
 
     /// The way to the data, for a command that others know as `holder` while it has the directory.
-    pub(super) fn access(&self, holder: &str) -> Result<Access, CliError> {
+    pub(crate) fn access(&self, holder: &str) -> Result<Access, CliError> {
         self.locate_existing()?.access(holder)
     }
 }
@@ -113,10 +113,10 @@ const OPENING: &str = "opening the topics on the broker";
 
 /// Reads a manifest that is named on the command line.
 pub(super) fn manifest_for_nats(file: &Path) -> Result<BridgeManifest, CliError> {
-    manifest_for(file, Engine::Nats)
+    manifest_for(file)
 }
 
 /// As [`manifest_for_nats`], for either engine.
-pub(super) fn manifest_for(file: &Path, engine: Engine) -> Result<BridgeManifest, CliError> {
-    read_manifest(file, engine).map_err(|refusal| CliError::Manifest { file: file.to_owned(), reason: refusal.to_string() })
+pub(super) fn manifest_for(file: &Path) -> Result<BridgeManifest, CliError> {
+    read_manifest(file).map_err(|refusal| CliError::Manifest { file: file.to_owned(), reason: refusal.to_string() })
 }

@@ -83,7 +83,7 @@ fn on_broker(args: &ProvisionArgs, file: &Path, output: &mut Output) -> Result<(
 
 /// Creates the directory. One that is there already is an error and stays as it is; a starting node brings it to its manifest.
 fn in_directory(data: &DataDir, file: &Path, output: &mut Output) -> Result<(), CliError> {
-    let manifest = manifest_for(file, Engine::Embedded)?;
+    let manifest = manifest_for(file)?;
     let dir = data.log();
     Access::refuse_running_node(data)?;
     let options = engine_options("latent bus provision", Some(file));

@@ -131,7 +131,7 @@ fn each_mistake_of_a_broker_has_its_line_and_says_what_to_do() {
             ],
         ),
         ("[secrets]\nkey_file = \"secrets.key\"\n", "", &[("bus_credential", "config-no-secrets", "[engine] has credentials")]),
-        ("bridge.yaml", "cold.yaml", &[("manifest", "config-manifest", "cold_uri is not supported by the engine nats yet")]),
+        ("bridge.yaml", "cold.yaml", &[("manifest", "config-no-control-key", "add [archive]")]),
         (
             "name = \"github.events\"\n",
             "name = \"github.events\"\nshare = [{ tenant = \"b\", may = [\"publish\"] }]\n",

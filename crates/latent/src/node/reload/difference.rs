@@ -45,9 +45,11 @@ fn for_restart(now: &Config, next: &Config) -> Vec<String> {
         (EngineKind::Nats(next), EngineKind::Nats(now)) => ("[engine]", next != now),
         (EngineKind::Embedded { .. }, EngineKind::Nats(_)) | (EngineKind::Nats(_), EngineKind::Embedded { .. }) => ("[engine] kind", true),
     };
-    let Config { path: _, node: _, engine: _, secrets, pools, providers, topics: _, services: _, triggers: _, streams, lanes } = next;
+    let Config { path: _, node: _, engine: _, secrets, archive, pools, providers, topics: _, services: _, triggers: _, streams, lanes } =
+        next;
     let parts = [
         ("[secrets]", *secrets != now.secrets),
+        ("[archive]", *archive != now.archive),
         ("[pools]", *pools != now.pools),
         ("[[provider]]", *providers != now.providers),
         ("[broker] or a [[trigger]] of a stream", *streams != now.streams),
@@ -292,6 +294,7 @@ max_deliveries = 5
             (BASE.replace("\"data\"", "\"other\""), "[node] data_dir"),
             (format!("{BASE}\n[limits]\ncells = 3\n"), "[limits] cells"),
             (format!("{BASE}\n[secrets]\nkey_file = \"k\"\n"), "[secrets]"),
+            (format!("{BASE}\n[archive]\ncontrol_key_files = [\"k\"]\n"), "[archive]"),
             (format!("{BASE}\n[limits]\ndrain_millis = 3\n"), "[limits] drain_millis"),
             (format!("{BASE}\n[limits]\ncell_memory_bytes = 65536\n"), "[limits] cell_memory_bytes"),
             (

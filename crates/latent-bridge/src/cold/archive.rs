@@ -1,0 +1,457 @@
+//! The archive of one bus: its outbox, the stores of its topics, and the way of an intent to its end. It knows no engine; what only an
+//! engine knows it asks a [`Resolver`].
+//!
+//! ```text
+//! stage ── (the engine publishes, or has it already) ── commit ── upload ── remove
+//!    \________________ maintenance finishes what a crash or an outage left anywhere on this way
+//! ```
+
+mod segments;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use latent_core::{StoredRecord, UnixMillis};
+
+use super::export::SegmentExporter;
+use super::intent::Intent;
+use super::keys::KeyRing;
+use super::object;
+use super::options::{ArchiveOptions, ArchiveStatistics};
+use super::outbox::{Committed, Outbox, Staged};
+use super::places;
+use super::probe::{Probed, probe};
+use super::put::{PutFault, put};
+use super::store::{ColdError, ColdStore};
+use super::trouble::is_past_grace;
+use crate::embedded::Storage;
+use crate::manifest::ColdFormat;
+use crate::{BridgeManifest, BusError, MaintenanceReport, TopicSpec, limits};
+
+/// What an engine knows of an event whose intent does not say where it is stored.
+pub(crate) trait Resolver {
+    /// The intent as the event is stored: with its offset, and with the record that lies there.
+    ///
+    /// # Errors
+    /// When that is not known; the intent is kept.
+    fn resolve(&self, intent: &Intent) -> Result<Intent, BusError>;
+}
+
+/// See the module.
+pub(crate) struct Archive {
+    pub(crate) outbox: Outbox,
+    /// By topic.
+    targets: BTreeMap<String, Arc<Target>>,
+    /// Topics that are archived in segments.
+    segmented: BTreeSet<String>,
+    exporter: SegmentExporter,
+    uploads: usize,
+    intents_max: u64,
+    /// Intents that somebody is finishing.
+    claimed: Mutex<HashSet<String>>,
+}
+
+/// A store that topics name.
+struct Target {
+    uri: String,
+    store: Arc<dyn ColdStore>,
+    proof: Mutex<Proof>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Proof {
+    Unknown,
+    CreatesOnly,
+    Unfit(String),
+}
+
+/// Why one intent could not be finished.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error(transparent)]
+    Put(#[from] PutFault),
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    #[error("configuration: cold store {uri:?} must not be used: {problem}; nothing is archived there")]
+    Unfit { uri: String, problem: String },
+    #[error("configuration: topic {topic:?} has no cold_uri any more; add it to the manifest again, or move the intent away")]
+    NoTarget { topic: String },
+}
+
+impl Fault {
+    /// Whether time alone may heal it.
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Put(fault) => fault.is_passing(),
+            Self::Bus(error) => matches!(
+                error,
+                BusError::Io { .. }
+                    | BusError::Busy { .. }
+                    | BusError::Timeout { .. }
+                    | BusError::NotSent { .. }
+                    | BusError::Uncertain { .. }
+                    | BusError::Poisoned { .. }
+                    | BusError::HistoryChanged { .. }
+                    | BusError::Rejected { permanent: false, .. }
+            ),
+            Self::Unfit { .. } | Self::NoTarget { .. } => false,
+        }
+    }
+}
+
+/// What is learned of stores in one pass: one that fails is left alone after a few calls.
+#[derive(Default)]
+pub(crate) struct Pass {
+    failures: Mutex<BTreeMap<String, u32>>,
+    resolver_failures: AtomicU32,
+    completed: AtomicU64,
+    failed: AtomicU64,
+    /// Topics whose store was left alone.
+    unreachable: Mutex<HashSet<String>>,
+}
+
+impl Pass {
+    fn is_given_up(&self, target: &Target) -> bool {
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.get(&target.uri).is_some_and(|failures| u64::from(*failures) >= limits::COLD_STORE_FAILURES.default)
+    }
+
+    fn note(&self, target: &Target, result: &Result<(), Fault>) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let failures = failures.entry(target.uri.clone()).or_default();
+        match result {
+            Err(Fault::Put(PutFault::Store(ColdError::Timeout { .. }))) => *failures = u32::MAX,
+            Err(Fault::Put(fault)) if fault.is_of_store() => *failures = failures.saturating_add(1),
+            _ => *failures = 0,
+        }
+    }
+
+    /// Intents finished.
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    /// Intents that could not be.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Topics whose store was left alone, sorted.
+    pub(crate) fn unreachable(&self) -> Vec<String> {
+        let mut topics: Vec<_> = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
+        topics.sort_unstable();
+        topics
+    }
+}
+
+/// How the finishing of one intent ended.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    /// Its object lies in the store.
+    Done,
+    /// Its store is left alone for now, or somebody else is at it.
+    Later,
+    /// It failed, and may not the next time.
+    Passing,
+    /// It failed, and somebody has to look.
+    Quarantined(String),
+}
+
+/// An intent that nobody else finishes meanwhile.
+struct Claim<'a> {
+    archive: &'a Archive,
+    name: String,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.archive.claimed.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+    }
+}
+
+impl Archive {
+    /// The archive that a manifest asks for; none when no topic has a `cold_uri`.
+    ///
+    /// # Errors
+    /// [`BusError::Config`] for a store that must not be used, keys that protect nothing and an outbox that belongs to somebody else;
+    /// [`BusError::InUse`], [`BusError::Io`].
+    pub(crate) fn open(
+        storage: &Arc<dyn Storage>,
+        manifest: &BridgeManifest,
+        options: &ArchiveOptions,
+        outbox: &Path,
+        owner: &str,
+    ) -> Result<Option<Self>, BusError> {
+        if manifest.topics.iter().all(|topic| topic.retention.cold_uri.is_none()) {
+            return Ok(None);
+        }
+        let config = |error: latent_core::LimitError| BusError::Config { problem: error.to_string() };
+        let intents_max = limits::COLD_INTENTS.check(options.intents_max).map_err(config)?;
+        let uploads = limits::COLD_UPLOADS.check(options.uploads).map_err(config)?;
+        let keys = KeyRing::new(&options.control_keys)?;
+        let exporter = SegmentExporter::new(Arc::clone(storage), outbox.join("segments"), &manifest.name, options.segment_sizes);
+        let outbox = Outbox::open(Arc::clone(storage), outbox, owner, keys, intents_max)?;
+        let mut by_uri: BTreeMap<&str, Arc<Target>> = BTreeMap::new();
+        let mut targets = BTreeMap::new();
+        for topic in &manifest.topics {
+            let Some(uri) = topic.retention.cold_uri.as_deref() else { continue };
+            let target = match by_uri.get(uri) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    let opened = Arc::new(Target::open(uri, storage, options, outbox.id())?);
+                    by_uri.insert(uri, Arc::clone(&opened));
+                    opened
+                }
+            };
+            targets.insert(topic.name.clone(), target);
+        }
+        let uploads = usize::try_from(uploads).unwrap_or(1);
+        let in_segments = |topic: &&TopicSpec| topic.retention.cold_format == Some(ColdFormat::Segments);
+        let segmented = manifest.topics.iter().filter(in_segments).map(|topic| topic.name.clone()).collect();
+        Ok(Some(Self { outbox, targets, segmented, exporter, uploads, intents_max, claimed: Mutex::default() }))
+    }
+
+    /// How many objects are written at once.
+    #[cfg(feature = "nats")]
+    pub(crate) const fn uploads(&self) -> usize {
+        self.uploads
+    }
+
+    /// Whether a topic is archived.
+    pub(crate) fn has(&self, topic: &str) -> bool {
+        self.targets.contains_key(topic)
+    }
+
+    /// Puts another ring of keys in force, the newest first.
+    pub(crate) fn set_keys(&self, newest_first: &[[u8; 32]]) -> Result<(), BusError> {
+        self.outbox.set_keys(KeyRing::new(newest_first)?);
+        Ok(())
+    }
+
+    /// Adds a key, which signs from now on.
+    pub(crate) fn add_key(&self, key: &[u8; 32]) -> Result<(), BusError> {
+        self.outbox.set_keys(self.outbox.keys().with_newest(key)?);
+        Ok(())
+    }
+
+    /// Numbers of the outbox.
+    pub(crate) fn statistics(&self) -> ArchiveStatistics {
+        let (intents, intents_quarantined) = self.outbox.counts();
+        ArchiveStatistics { intents, intents_quarantined, intents_max: self.intents_max }
+    }
+
+    /// Writes what a pass did, and what it left, into a report.
+    pub(crate) fn tell(&self, pass: &Pass, report: &mut MaintenanceReport) {
+        let (intents, quarantined) = self.outbox.counts();
+        report.intents_completed = pass.completed();
+        report.intents_failed = pass.failed();
+        report.intents_pending = intents;
+        report.intents_quarantined = quarantined;
+        report.unreachable_topics = pass.unreachable();
+    }
+
+    /// Archives records of a topic that have their offsets (B-080): each has its object, or a durable intent, when this returns.
+    ///
+    /// # Errors
+    /// When one of them has neither, or another object lies in the place of its own.
+    pub(crate) fn export(&self, pass: &Pass, topic: &str, records: Vec<StoredRecord>, now: UnixMillis) -> Result<(), BusError> {
+        let intent = |stored: StoredRecord| Intent {
+            topic: topic.to_owned(),
+            partition: stored.partition,
+            record: stored.record,
+            offset: Some(stored.offset),
+        };
+        let intents: Vec<_> = records.into_iter().map(intent).collect();
+        let staged = self.outbox.stage(&intents).into_iter().collect::<Result<Vec<Staged>, _>>()?;
+        let ready: Vec<_> = staged.into_iter().filter_map(|staged| Some((self.claim(&staged.intent.name())?, staged.intent))).collect();
+        for finished in self.finish_all(pass, &ready, now) {
+            if let Finished::Quarantined(problem) = finished {
+                return Err(BusError::Backend(problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// Finishes what waits and is due at `now` (B-067, B-078).
+    ///
+    /// # Errors
+    /// [`BusError::Io`] when the outbox cannot be listed. What concerns one intent is counted in `pass`.
+    pub(crate) fn drain(&self, pass: &Pass, now: UnixMillis, resolver: &dyn Resolver) -> Result<(), BusError> {
+        let mut tried = 0;
+        let (mut ready, mut bytes) = (Vec::new(), 0);
+        for name in self.outbox.names()? {
+            if tried >= limits::COLD_PASS_INTENTS.default {
+                break;
+            }
+            if self.outbox.is_resting(&name, now) {
+                continue;
+            }
+            tried += 1;
+            let Some(claim) = self.claim(&name) else { continue };
+            match self.make_ready(pass, &name, now, resolver) {
+                Ok(Some(intent)) => {
+                    bytes += intent.record.payload.len() as u64;
+                    ready.push((claim, intent));
+                }
+                Ok(None) => {}
+                Err(fault) => drop(self.note_fault(pass, &name, now, &fault)),
+            }
+            if ready.len() >= limits::COLD_BATCH_RECORDS.default_usize() || bytes >= limits::COLD_BATCH_BYTES.default {
+                self.finish_all(pass, &ready, now);
+                ready.clear();
+                bytes = 0;
+            }
+        }
+        self.finish_all(pass, &ready, now);
+        Ok(())
+    }
+
+    /// Finishes one intent that has its offset.
+    #[cfg(feature = "nats")]
+    pub(crate) fn finish(&self, pass: &Pass, name: &str, now: UnixMillis) -> Finished {
+        let Some(claim) = self.claim(name) else { return Finished::Later };
+        match self.outbox.read(name) {
+            Ok(Some(intent)) if intent.offset.is_some() => self.finish_all(pass, &[(claim, intent)], now).pop().unwrap_or(Finished::Later),
+            Ok(_) => Finished::Later,
+            Err(error) => self.note_fault(pass, name, now, &error.into()),
+        }
+    }
+
+    /// An intent with its offset; none when it is left to its publisher, or gone.
+    fn make_ready(&self, pass: &Pass, name: &str, now: UnixMillis, resolver: &dyn Resolver) -> Result<Option<Intent>, Fault> {
+        let Some(intent) = self.outbox.read(name)? else { return Ok(None) };
+        if intent.offset.is_some() {
+            return Ok(Some(intent));
+        }
+        let given_up = u64::from(pass.resolver_failures.load(Ordering::Relaxed)) >= limits::COLD_STORE_FAILURES.default;
+        if given_up || !is_past_grace(intent.record.stored_at, now) {
+            return Ok(None);
+        }
+        if !self.has(&intent.topic) {
+            return Err(Fault::NoTarget { topic: intent.topic });
+        }
+        let stored = resolver.resolve(&intent).map_err(Fault::from).inspect_err(|fault| {
+            let failures = if fault.is_passing() { pass.resolver_failures.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+            pass.resolver_failures.store(failures, Ordering::Relaxed);
+        })?;
+        pass.resolver_failures.store(0, Ordering::Relaxed);
+        if (&stored.topic, stored.partition, &stored.record.uid) != (&intent.topic, intent.partition, &intent.record.uid) {
+            let problem = "what the log says of an archive intent is about another topic, partition or uid; the intent is kept";
+            return Err(BusError::Backend(problem.to_owned()).into());
+        }
+        match self.outbox.commit(std::slice::from_ref(&stored)).pop() {
+            Some(Ok(Committed::Offset)) => Ok(Some(stored)),
+            Some(Ok(Committed::Gone)) | None => Ok(None),
+            // A commit that came first has the last word.
+            Some(Err(error)) => match self.outbox.read(name)? {
+                Some(intent) if intent.offset.is_some() => Ok(Some(intent)),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    fn claim(&self, name: &str) -> Option<Claim<'_>> {
+        let is_free = self.claimed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        is_free.then(|| Claim { archive: self, name: name.to_owned() })
+    }
+
+    /// Uploads, several at once, and removes what is done.
+    fn finish_all(&self, pass: &Pass, ready: &[(Claim<'_>, Intent)], now: UnixMillis) -> Vec<Finished> {
+        let workers = self.uploads.min(ready.len());
+        if workers <= 1 {
+            return ready.iter().map(|(claim, intent)| self.finish_one(pass, &claim.name, intent, now)).collect();
+        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut finished = Vec::new();
+            while let Some((claim, intent)) = ready.get(next.fetch_add(1, Ordering::Relaxed)) {
+                finished.push(self.finish_one(pass, &claim.name, intent, now));
+            }
+            finished
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+            let mut finished = work();
+            // A thread that panicked finished what it did not tell of, or did not: its intents are still there.
+            finished.extend(threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()));
+            finished
+        })
+    }
+
+    fn finish_one(&self, pass: &Pass, name: &str, intent: &Intent, now: UnixMillis) -> Finished {
+        let Some(target) = self.targets.get(&intent.topic) else {
+            return self.note_fault(pass, name, now, &Fault::NoTarget { topic: intent.topic.clone() });
+        };
+        if pass.is_given_up(target) {
+            pass.unreachable.lock().unwrap_or_else(PoisonError::into_inner).insert(intent.topic.clone());
+            return Finished::Later;
+        }
+        let uploaded = target.upload(intent);
+        pass.note(target, &uploaded);
+        if matches!(&uploaded, Err(Fault::Put(fault)) if fault.is_of_store()) {
+            pass.unreachable.lock().unwrap_or_else(PoisonError::into_inner).insert(intent.topic.clone());
+        }
+        match uploaded.and_then(|()| Ok(self.outbox.remove(name)?)) {
+            Ok(()) => {
+                pass.completed.fetch_add(1, Ordering::Relaxed);
+                Finished::Done
+            }
+            Err(fault) => self.note_fault(pass, name, now, &fault),
+        }
+    }
+
+    fn note_fault(&self, pass: &Pass, name: &str, now: UnixMillis, fault: &Fault) -> Finished {
+        let is_passing = fault.is_passing();
+        tracing::warn!(intent = name.get(..16).unwrap_or(name), quarantined = !is_passing, %fault, "an archive intent was not finished");
+        self.outbox.note_trouble(name, now, !is_passing);
+        pass.failed.fetch_add(1, Ordering::Relaxed);
+        if is_passing { Finished::Passing } else { Finished::Quarantined(fault.to_string()) }
+    }
+}
+
+impl Target {
+    fn open(uri: &str, storage: &Arc<dyn Storage>, options: &ArchiveOptions, tag: &str) -> Result<Self, BusError> {
+        let store = match &options.stores {
+            Some(stores) => stores.open(uri)?,
+            None => places::open(uri, storage, tag)?,
+        };
+        let target = Self { uri: uri.to_owned(), store, proof: Mutex::new(Proof::Unknown) };
+        match target.prove() {
+            Ok(()) => {}
+            Err(Fault::Unfit { problem, .. }) => {
+                return Err(BusError::Config { problem: format!("retention.cold_uri {uri:?} must not be used: {problem}") });
+            }
+            Err(fault) => {
+                tracing::warn!(uri, %fault, "a cold store cannot be asked yet; what is to be archived waits");
+            }
+        }
+        Ok(target)
+    }
+
+    /// Makes sure, once, that the store never overwrites.
+    fn prove(&self) -> Result<(), Fault> {
+        let mut proof = self.proof.lock().unwrap_or_else(PoisonError::into_inner);
+        if *proof == Proof::Unknown {
+            *proof = match probe(&*self.store) {
+                Probed::CreatesOnly => Proof::CreatesOnly,
+                Probed::Unfit(problem) => Proof::Unfit(problem),
+                Probed::Unknown(error) => return Err(PutFault::from(error).into()),
+            };
+        }
+        match &*proof {
+            Proof::Unfit(problem) => Err(Fault::Unfit { uri: self.uri.clone(), problem: problem.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    fn upload(&self, intent: &Intent) -> Result<(), Fault> {
+        self.prove()?;
+        let Some(stored) = intent.stored() else {
+            return Err(BusError::Backend("an archive intent without offset cannot be uploaded".to_owned()).into());
+        };
+        let path = object::object_path(&intent.topic, stored.partition, stored.offset);
+        Ok(put(&*self.store, &path, &object::encode(&stored))?)
+    }
+}

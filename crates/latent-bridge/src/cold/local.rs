@@ -1,0 +1,278 @@
+//! A folder as a store (B-042): what is there was written whole and synced, and so was every name above it.
+//!
+//! An object is prepared under a temporary name, synced, and given its name by a hard link, which never replaces. A process that is killed
+//! in between leaves the temporary file, which the next attempt of the same owner takes up again.
+
+use std::collections::HashSet;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use super::store::{ColdError, ColdStore, Listed, PutEnd};
+use crate::BusError;
+use crate::embedded::{OpenAs, PathKind, Storage};
+use crate::engine::embedded::directory::create_directories;
+
+/// See the module.
+pub(crate) struct LocalStore {
+    storage: Arc<dyn Storage>,
+    root: PathBuf,
+    /// Tells the temporary files of one owner from those of another one who writes into the same folder.
+    tag: String,
+    /// Folders whose names this process has made durable: one that was there may have been made by a process that was killed before it
+    /// could.
+    durable: Mutex<HashSet<PathBuf>>,
+}
+
+impl LocalStore {
+    /// The store in `root`, which is created.
+    pub(crate) fn open(storage: Arc<dyn Storage>, root: &Path, tag: &str) -> Result<Self, BusError> {
+        create_directories(&*storage, root)?;
+        let root = std::fs::canonicalize(root).map_err(|error| BusError::io("open", root, &error))?;
+        Ok(Self { storage, root, tag: tag.to_owned(), durable: Mutex::default() })
+    }
+
+    /// Makes the folders of an object, durably.
+    fn make_folders(&self, object: &Path) -> io::Result<()> {
+        let mut below: Vec<_> = object.ancestors().skip(1).take_while(|folder| *folder != self.root).collect();
+        below.reverse();
+        for folder in below {
+            if self.durable.lock().unwrap_or_else(PoisonError::into_inner).contains(folder) {
+                continue;
+            }
+            self.storage.create_directory(folder)?;
+            self.storage.sync_directory(folder.parent().unwrap_or(&self.root))?;
+            self.durable.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned());
+        }
+        Ok(())
+    }
+
+    fn write(&self, object: &Path, prepared: &Path, bytes: &[u8]) -> io::Result<PutEnd> {
+        self.make_folders(object)?;
+        if self.storage.kind(object)? != PathKind::Missing {
+            return self.exists(object);
+        }
+        let file = self.storage.open(prepared, OpenAs::Empty)?;
+        file.write_at(bytes, 0)?;
+        file.sync()?;
+        match self.storage.hard_link(prepared, object) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return self.exists(object),
+            Err(error) => return Err(error),
+        }
+        self.sync_names(object)?;
+        Ok(PutEnd::Created)
+    }
+
+    /// What is there may have been written by a process that was killed before it was durable, and whoever finds that it is his relies on it.
+    fn exists(&self, object: &Path) -> io::Result<PutEnd> {
+        if self.storage.kind(object)? == PathKind::File {
+            self.storage.open(object, OpenAs::Existing)?.sync()?;
+        }
+        self.sync_names(object)?;
+        Ok(PutEnd::Exists)
+    }
+
+    fn sync_names(&self, object: &Path) -> io::Result<()> {
+        self.storage.sync_directory(object.parent().unwrap_or(&self.root))
+    }
+
+    fn read(&self, object: &Path, bytes_max: u64) -> io::Result<Result<Option<Bytes>, u64>> {
+        match self.storage.kind(object)? {
+            PathKind::Missing => return Ok(Ok(None)),
+            PathKind::File => {}
+            PathKind::Directory | PathKind::Unusual => return Err(io::Error::other("it is no regular file")),
+        }
+        let file = match self.storage.open(object, OpenAs::Existing) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ok(None)),
+            // A copy of an archive may be one that can only be read.
+            Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+                return read_only(object, bytes_max);
+            }
+            opened => opened?,
+        };
+        let bytes = file.bytes()?;
+        if bytes > bytes_max {
+            return Ok(Err(bytes));
+        }
+        let mut content = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        let read = file.read_at(&mut content, 0)?;
+        content.truncate(read);
+        Ok(Ok(Some(Bytes::from(content))))
+    }
+
+    /// Everything below `folder`, in the order of paths, into `out` until it has `count_max`.
+    fn list_below(&self, folder: &str, wanted: &Wanted<'_>, out: &mut Vec<Listed>) -> io::Result<()> {
+        let path = self.root.join(folder);
+        let mut names = Vec::new();
+        for name in self.storage.list(&path)? {
+            match self.storage.kind(&path.join(&name))? {
+                PathKind::Directory => names.push(format!("{folder}{name}/")),
+                PathKind::File if !name.ends_with(TEMPORARY) => names.push(format!("{folder}{name}")),
+                _ => {}
+            }
+        }
+        names.sort_unstable();
+        for name in names {
+            if out.len() >= wanted.count_max {
+                return Ok(());
+            }
+            if name.ends_with('/') {
+                if wanted.may_be_below(&name) {
+                    self.list_below(&name, wanted, out)?;
+                }
+            } else if name.starts_with(wanted.prefix) && *name > *wanted.after {
+                let bytes = match std::fs::metadata(self.root.join(&name)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    found => found?.len(),
+                };
+                out.push(Listed { path: name, bytes });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ends the name of a file that is being written.
+const TEMPORARY: &str = ".tmp";
+
+struct Wanted<'w> {
+    prefix: &'w str,
+    after: &'w str,
+    count_max: usize,
+}
+
+impl Wanted<'_> {
+    /// Whether a path below `folder` can begin with the prefix and come after `after`.
+    fn may_be_below(&self, folder: &str) -> bool {
+        let meets = folder.starts_with(self.prefix) || self.prefix.starts_with(folder);
+        meets && (folder > self.after || self.after.starts_with(folder))
+    }
+}
+
+fn read_only(object: &Path, bytes_max: u64) -> io::Result<Result<Option<Bytes>, u64>> {
+    let file = std::fs::File::open(object)?;
+    let bytes = file.metadata()?.len();
+    if bytes > bytes_max {
+        return Ok(Err(bytes));
+    }
+    let mut content = Vec::new();
+    file.take(bytes_max).read_to_end(&mut content)?;
+    Ok(Ok(Some(Bytes::from(content))))
+}
+
+/// A path below the root, or why it is none.
+fn below(root: &Path, object: &str) -> io::Result<PathBuf> {
+    let is_normal = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains(['\0', '\\']);
+    if object.is_empty() || !object.split('/').all(is_normal) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no path of an object"));
+    }
+    Ok(root.join(object))
+}
+
+fn failed(operation: &'static str, object: &str, error: &io::Error) -> ColdError {
+    ColdError::Failed { operation, object: object.to_owned(), reason: error.to_string() }
+}
+
+impl ColdStore for LocalStore {
+    fn put_new(&self, path: &str, bytes: Bytes) -> Result<PutEnd, ColdError> {
+        let put = || {
+            let object = below(&self.root, path)?;
+            let mut name = object.file_name().unwrap_or_default().to_owned();
+            name.push(format!(".{}{TEMPORARY}", self.tag));
+            let prepared = object.with_file_name(name);
+            let written = self.write(&object, &prepared, &bytes);
+            match self.storage.remove_file(&prepared) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::debug!(%error, "a temporary file of the cold store stays until its object is written again");
+                }
+                _ => {}
+            }
+            written
+        };
+        put().map_err(|error| failed("put", path, &error))
+    }
+
+    fn get(&self, path: &str, bytes_max: u64) -> Result<Option<Bytes>, ColdError> {
+        let read = below(&self.root, path).and_then(|object| self.read(&object, bytes_max)).map_err(|error| failed("get", path, &error))?;
+        read.map_err(|bytes| ColdError::TooLarge { object: path.to_owned(), bytes, bytes_max })
+    }
+
+    fn list_after(&self, prefix: &str, after: &str, count_max: usize) -> Result<Vec<Listed>, ColdError> {
+        let mut out = Vec::new();
+        let listed = self.list_below("", &Wanted { prefix, after, count_max }, &mut out);
+        listed.map(|()| out).map_err(|error| failed("list", prefix, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::OsStorage;
+
+    fn store() -> (tempfile::TempDir, LocalStore) {
+        let directory = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(Arc::new(OsStorage), &directory.path().join("a/b"), "me").unwrap();
+        (directory, store)
+    }
+
+    fn put(store: &LocalStore, path: &str, bytes: &'static [u8]) -> Result<PutEnd, ColdError> {
+        store.put_new(path, Bytes::from_static(bytes))
+    }
+
+    /// B-042.
+    #[test]
+    fn an_object_is_written_once_and_never_replaced_and_no_other_file_stays() {
+        let (directory, store) = store();
+        assert_eq!(put(&store, "t/p0/1.json", b"one"), Ok(PutEnd::Created));
+        assert_eq!(put(&store, "t/p0/1.json", b"two"), Ok(PutEnd::Exists));
+        assert_eq!(store.get("t/p0/1.json", 3), Ok(Some(Bytes::from_static(b"one"))));
+        assert_eq!(store.get("t/p0/2.json", 3), Ok(None));
+        assert!(matches!(store.get("t/p0/1.json", 2), Err(ColdError::TooLarge { bytes: 3, bytes_max: 2, .. })));
+        assert_eq!(std::fs::read_dir(directory.path().join("a/b/t/p0")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_taken_up_again() {
+        let (directory, store) = store();
+        let folder = directory.path().join("a/b/t");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("1.json.me.tmp"), b"half of something longer").unwrap();
+        assert_eq!(put(&store, "t/1.json", b"one"), Ok(PutEnd::Created));
+        assert_eq!(store.list_after("", "", 10).unwrap(), [Listed { path: "t/1.json".to_owned(), bytes: 3 }]);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_folder_and_no_error_shows_where_it_is() {
+        let (directory, store) = store();
+        for path in ["", "/etc/x", "../x", "t/../../x", "t//x", "./x", "t/", "t\0x"] {
+            let error = put(&store, path, b"x").unwrap_err();
+            assert!(!error.to_string().contains(&*directory.path().to_string_lossy()), "{error}");
+            assert!(store.get(path, 9).is_err(), "{path:?}");
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_listing_is_in_the_order_of_paths_and_goes_on_after_any_of_them() {
+        let (_directory, store) = store();
+        let mut paths = ["a/p0/2.json", "a/p0/1.json", "a/p10/1.json", "a/p2/1.json", "a.b/p0/1.json", "a-b/x", "b"];
+        for path in paths {
+            put(&store, path, b"x").unwrap();
+        }
+        paths.sort_unstable();
+        let listed = |prefix: &str, after: &str, max| {
+            store.list_after(prefix, after, max).unwrap().into_iter().map(|listed| listed.path).collect::<Vec<_>>()
+        };
+        assert_eq!(listed("", "", 100), paths);
+        for (at, path) in paths.iter().enumerate() {
+            assert_eq!(listed("", path, 2), paths[at + 1..].iter().copied().take(2).collect::<Vec<_>>(), "{path}");
+        }
+        assert_eq!(listed("a/p", "", 100), ["a/p0/1.json", "a/p0/2.json", "a/p10/1.json", "a/p2/1.json"]);
+        assert_eq!(listed("a/p0/", "a/p0/1.json", 100), ["a/p0/2.json"]);
+        assert!(listed("zz", "", 9).is_empty() && listed("a/p0/1.json/", "", 9).is_empty());
+    }
+}

@@ -1,0 +1,37 @@
+//! The cold archive: what leaves hot storage is first durable and complete somewhere else. `docs/design/cold-archive.md` says why it is so.
+//!
+//! Public is only the seam to a store ([`ColdStore`], [`ColdStores`]) and what can be chosen ([`ArchiveOptions`]); what is archived, when
+//! and how is the engines' business.
+
+pub(crate) mod archive;
+#[cfg(feature = "cold-store")]
+mod bounded;
+mod control_keys;
+#[cfg(test)]
+pub(crate) mod doubles;
+pub mod export;
+pub(crate) mod intent;
+mod keys;
+mod local;
+pub(crate) mod object;
+mod options;
+pub(crate) mod outbox;
+pub(crate) mod places;
+mod probe;
+mod put;
+pub mod restore;
+#[cfg(feature = "cold-store-aws")]
+mod s3;
+pub mod segment;
+#[cfg(feature = "nats")]
+pub(crate) mod stager;
+mod store;
+#[cfg(test)]
+mod tests;
+pub(crate) mod trouble;
+pub mod verify;
+
+pub use control_keys::ControlKeys;
+pub use options::{ArchiveOptions, ArchiveStatistics};
+pub use places::{ColdStores, open_existing as open_archive};
+pub use store::{ColdError, ColdStore, Listed, PutEnd};

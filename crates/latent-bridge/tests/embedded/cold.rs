@@ -1,0 +1,257 @@
+//! What expires from the embedded log is archived first (B-028, B-041 to B-043, B-069, B-070, B-080).
+
+use std::sync::Arc;
+
+use latent_bridge::cold::ArchiveOptions;
+use latent_bridge::embedded::EngineOptions;
+use latent_bridge::{BusError, EmbeddedBroker, EventBus};
+use latent_core::UnixMillis;
+
+use crate::support::cold::{HOUR, KEY, archive, assert_archived, intents, maintain_to_the_end, manifest, objects_in, path_of};
+use crate::support::doubles::{Call, Fault, MemoryStore};
+use crate::support::fixtures::{Published, SetClock, publish, scratch, small_limits};
+use crate::support::storage::{self, Op, TestStorage};
+
+/// When what was stored at 0 has expired.
+const THEN: u64 = HOUR + 1;
+
+fn options(clock: &Arc<SetClock>, archive: ArchiveOptions) -> EngineOptions {
+    with_storage(TestStorage::without_syncs(), clock, archive)
+}
+
+fn with_storage(storage: Arc<TestStorage>, clock: &Arc<SetClock>, archive: ArchiveOptions) -> EngineOptions {
+    EngineOptions { storage, clock: Arc::clone(clock) as _, limits: small_limits(), archive, ..EngineOptions::default() }
+}
+
+/// A log with records that have expired at `THEN` and some that have not.
+struct Aged {
+    directory: tempfile::TempDir,
+    clock: Arc<SetClock>,
+    broker: EmbeddedBroker,
+    old: Vec<Published>,
+    young: Vec<Published>,
+}
+
+impl Aged {
+    fn new(archive: ArchiveOptions, uri: &str) -> Self {
+        let (directory, clock) = (scratch(), Arc::new(SetClock::default()));
+        let options = options(&clock, archive);
+        let broker = EmbeddedBroker::provision_with(directory.path(), &manifest(&[("t", 3)], uri), options).unwrap();
+        let old = publish(&broker, "t", "old", 40);
+        clock.set(HOUR / 2);
+        // Ends the segment, so that what is young lies in another one.
+        assert_eq!(broker.maintain(UnixMillis(0)).unwrap().expired_records, 0);
+        Self { directory, clock, broker, old, young: Vec::new() }
+    }
+
+    fn reopen(self, archive: ArchiveOptions) -> Self {
+        let Self { directory, clock, broker, old, young } = self;
+        drop(broker);
+        let broker = EmbeddedBroker::open_with(directory.path(), options(&clock, archive)).unwrap();
+        Self { directory, clock, broker, old, young }
+    }
+
+    fn hot(&self) -> u64 {
+        self.broker.statistics()[0].partitions.iter().map(|partition| partition.records).sum()
+    }
+
+    fn outbox(&self) -> Vec<String> {
+        intents(&self.directory.path().join("cold-outbox"))
+    }
+}
+
+/// B-041, B-042.
+#[test]
+fn what_has_expired_lies_in_the_folder_and_then_leaves_and_a_second_pass_does_nothing() {
+    let cold = scratch();
+    let keys = ArchiveOptions { control_keys: vec![KEY], ..ArchiveOptions::default() };
+    let aged = Aged::new(keys.clone(), cold.path().join("new/folder").to_str().unwrap());
+    let report = aged.broker.maintain(UnixMillis(THEN)).unwrap();
+    assert_eq!((report.expired_records, report.archived_records, report.intents_completed, report.intents_pending), (40, 40, 40, 0));
+    assert_eq!((aged.hot(), aged.outbox().len()), (0, 0));
+    let objects = objects_in(&cold.path().join("new/folder"));
+    assert_archived(&objects, &aged.old, "first pass");
+    let again = aged.broker.maintain(UnixMillis(THEN)).unwrap();
+    assert_eq!((again.expired_records, again.archived_records, again.intents_completed), (0, 0, 0));
+    let aged = aged.reopen(keys);
+    assert_eq!(aged.broker.maintain(UnixMillis(THEN)).unwrap().archived_records, 0);
+    assert_eq!(objects_in(&cold.path().join("new/folder")), objects, "nothing else was written");
+}
+
+/// B-041: the same export again changes nothing, as after a crash before the watermark.
+#[test]
+fn an_object_of_the_same_bytes_is_success_and_one_of_other_bytes_keeps_its_record_hot() {
+    let store = Arc::new(MemoryStore::new());
+    let aged = Aged::new(archive(&store), "x");
+    let copy = crate::support::fixtures::copy_directory(aged.directory.path());
+    maintain_to_the_end(&aged.broker, THEN);
+    let objects = store.objects();
+    drop(aged);
+    let clock = Arc::new(SetClock::default());
+    let broker = EmbeddedBroker::open_with(copy.path(), options(&clock, archive(&store))).unwrap();
+    let foreign = store.objects().keys().find(|path| path.starts_with("t/")).unwrap().clone();
+    store.plant(&foreign, &b"something else"[..]);
+    let report = broker.maintain(UnixMillis(THEN)).unwrap();
+    assert_eq!((report.expired_records, &*report.unarchived_topics), (0, &["t".to_owned()][..]));
+    assert_eq!((report.intents_pending, report.intents_quarantined), (1, 1));
+    assert_eq!(&store.objects()[&foreign][..], b"something else", "never overwritten");
+    assert_eq!(broker.statistics()[0].partitions.iter().map(|partition| partition.records).sum::<u64>(), 40);
+    // Somebody moves it away.
+    store.lose(&foreign);
+    assert_eq!(broker.maintain(UnixMillis(THEN + HOUR)).unwrap().expired_records, 40);
+    assert_eq!(store.objects(), objects);
+}
+
+/// B-069, B-077, BUG-69, BUG-73: archiving lists nothing.
+#[test]
+fn a_store_that_denies_listing_serves_and_is_asked_to_create_each_object_once() {
+    let store = Arc::new(MemoryStore::new());
+    store.set_lists(false);
+    let aged = Aged::new(archive(&store), "x");
+    maintain_to_the_end(&aged.broker, THEN);
+    assert_archived(&store.objects(), &aged.old, "no listing");
+    for published in &aged.old {
+        let puts = store.calls().iter().filter(|call| **call == Call::Put(path_of(published))).count();
+        assert_eq!(puts, 1);
+    }
+    assert!(!store.calls().iter().any(|call| matches!(call, Call::List(_))));
+}
+
+/// B-069, BUG-69.
+#[test]
+fn a_store_that_overwrites_or_has_no_conditional_writes_is_refused_at_the_start() {
+    for unfit in [|store: &MemoryStore| store.set_overwrites(true), |store: &MemoryStore| store.every_put(Some(Fault::SayUnconditional))] {
+        let (store, directory) = (Arc::new(MemoryStore::new()), scratch());
+        unfit(&store);
+        let clock = Arc::new(SetClock::default());
+        let provision =
+            || EmbeddedBroker::provision_with(directory.path(), &manifest(&[("t", 1)], "place"), options(&clock, archive(&store)));
+        let refused = provision().map(drop).unwrap_err();
+        assert!(matches!(&refused, BusError::Config { problem } if problem.contains("\"place\"")), "{refused}");
+        let again = EmbeddedBroker::open_with(directory.path(), options(&clock, archive(&store))).map(drop).unwrap_err();
+        assert!(matches!(again, BusError::Config { .. }), "{again}");
+        assert!(!store.objects().keys().any(|path| path.starts_with("t/")));
+    }
+}
+
+/// B-028.
+#[test]
+fn a_scheme_that_is_not_known_is_refused_before_anything_is_touched_and_the_corrected_manifest_succeeds() {
+    let directory = scratch();
+    let root = directory.path().join("data");
+    for uri in ["gs://bucket/x", "ftp://host/x"] {
+        let refused = EmbeddedBroker::provision(&root, &manifest(&[("t", 1)], uri)).map(drop).unwrap_err();
+        assert!(matches!(&refused, BusError::Config { problem } if problem.contains(uri) && problem.contains("\"t\"")), "{refused}");
+        assert!(!root.exists());
+    }
+    let cold = directory.path().join("cold");
+    drop(EmbeddedBroker::provision(&root, &manifest(&[("t", 1)], cold.to_str().unwrap())).unwrap());
+    let refused = EmbeddedBroker::open_or_apply(&root, &manifest(&[("t", 1)], "gs://b/x")).map(drop).unwrap_err();
+    assert!(matches!(refused, BusError::Config { .. }));
+    drop(EmbeddedBroker::open(&root).unwrap());
+}
+
+/// B-076.
+#[test]
+fn without_a_key_nothing_is_staged_and_nothing_leaves_until_one_is_set() {
+    let store = Arc::new(MemoryStore::new());
+    let aged = Aged::new(ArchiveOptions { control_keys: Vec::new(), ..archive(&store) }, "x");
+    let report = aged.broker.maintain(UnixMillis(THEN)).unwrap();
+    assert_eq!((report.expired_records, report.unarchived_topics.len(), aged.outbox().len()), (0, 1, 0));
+    for weak in [[0; 32], [0xff; 32]] {
+        assert!(matches!(aged.broker.set_control_key(weak), Err(BusError::Config { .. })));
+    }
+    aged.broker.set_control_key(KEY).unwrap();
+    assert_eq!(maintain_to_the_end(&aged.broker, THEN + HOUR), 40);
+    assert_archived(&store.objects(), &aged.old, "with a key");
+}
+
+/// A rotated key: what was staged under the old one is finished while the old one is in the ring, and kept while it is not.
+#[test]
+fn intents_of_an_older_key_are_finished_by_a_ring_that_has_it_and_kept_by_one_that_has_not() {
+    let store = Arc::new(MemoryStore::new());
+    let aged = Aged::new(archive(&store), "x");
+    store.set_down(true);
+    aged.broker.maintain(UnixMillis(THEN)).unwrap();
+    assert_eq!(aged.outbox().len(), 40);
+    store.set_down(false);
+    let aged = aged.reopen(ArchiveOptions { control_keys: vec![[8; 32]], ..archive(&store) });
+    let report = aged.broker.maintain(UnixMillis(THEN + HOUR)).unwrap();
+    assert_eq!((report.intents_completed, report.intents_quarantined, report.intents_pending), (0, 40, 40));
+    assert!(!store.objects().keys().any(|path| path.starts_with("t/")));
+    aged.broker.set_control_keys(&[[8; 32], KEY]).unwrap();
+    let report = aged.broker.maintain(UnixMillis(THEN + HOUR)).unwrap();
+    assert_eq!((report.intents_completed, report.intents_quarantined, report.intents_pending), (40, 0, 0));
+    assert_archived(&store.objects(), &aged.old, "after the rotation");
+}
+
+/// BUG-59, BUG-60: nothing is removed from hot, and no temporary file stays, after a failed write or sync of an intent or a cold copy.
+#[test]
+fn while_an_intent_cannot_be_written_or_synced_nothing_leaves() {
+    let faults = [
+        storage::Fault::full_from(Op::Write, ".json.tmp", 0),
+        storage::Fault::full_from(Op::Write, ".json.tmp", 17),
+        storage::Fault::once(Op::Create, ".json.tmp", 3),
+        storage::Fault::once(Op::Sync, ".json.tmp", 5),
+        storage::Fault::once(Op::Rename, ".json", 7),
+        storage::Fault::once(Op::SyncDirectory, "cold-outbox", 0),
+    ];
+    for fault in faults {
+        let store = Arc::new(MemoryStore::new());
+        let aged = Aged::new(archive(&store), "x");
+        let Aged { directory, clock, broker, old, .. } = aged;
+        drop(broker);
+        let test = TestStorage::without_syncs();
+        let broker = EmbeddedBroker::open_with(directory.path(), with_storage(Arc::clone(&test), &clock, archive(&store))).unwrap();
+        test.inject(&[fault]);
+        let report = broker.maintain(UnixMillis(THEN)).unwrap();
+        assert_eq!(report.unarchived_topics, ["t"], "{fault:?}");
+        assert!(report.expired_records <= report.intents_completed && report.expired_records < 40, "{fault:?}: {report:?}");
+        let names = std::fs::read_dir(directory.path().join("cold-outbox")).unwrap();
+        let temporary = names.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".tmp")).count();
+        assert_eq!(temporary, 0, "{fault:?}");
+        test.inject(&[]);
+        drop(broker);
+        let broker = EmbeddedBroker::open_with(directory.path(), options(&clock, archive(&store))).unwrap();
+        assert_eq!(report.expired_records + maintain_to_the_end(&broker, THEN), 40, "{fault:?}");
+        assert_archived(&store.objects(), &old, &format!("{fault:?}"));
+    }
+}
+
+#[test]
+fn a_full_disk_below_the_cold_folder_keeps_what_has_expired_in_intents() {
+    let cold = scratch();
+    let folder = cold.path().to_str().unwrap().to_owned();
+    let keys = ArchiveOptions { control_keys: vec![KEY], uploads: 1, ..ArchiveOptions::default() };
+    let Aged { directory, clock, broker, old, .. } = Aged::new(keys.clone(), &folder);
+    drop(broker);
+    let test = TestStorage::without_syncs();
+    let broker = EmbeddedBroker::open_with(directory.path(), with_storage(Arc::clone(&test), &clock, keys)).unwrap();
+    let id = std::fs::read_to_string(directory.path().join("cold-outbox/owner")).unwrap();
+    let id = id.lines().find_map(|line| line.strip_prefix("id ")).unwrap().to_owned();
+    let ending: &'static str = Box::leak(format!(".{id}.tmp").into_boxed_str());
+    test.inject(&[storage::Fault::full_from(Op::Write, ending, 10)]);
+    let report = broker.maintain(UnixMillis(THEN)).unwrap();
+    assert_eq!((report.expired_records, report.intents_completed, report.intents_pending), (40, 10, 30));
+    assert_eq!(report.unreachable_topics, ["t"]);
+    assert!(!objects_in(cold.path()).keys().any(|path| path.ends_with(".tmp")));
+    test.inject(&[]);
+    maintain_to_the_end(&broker, THEN + HOUR);
+    assert_archived(&objects_in(cold.path()), &old, "with room again");
+}
+
+/// B-070, BUG-62: one owner at a time, and for good.
+#[test]
+fn an_outbox_has_one_owner() {
+    let store = Arc::new(MemoryStore::new());
+    let aged = Aged::new(archive(&store), "x");
+    let outbox = aged.directory.path().join("cold-outbox");
+    let second = latent_bridge::embedded::DirectoryLock::of_directory(&outbox, "second").map(drop);
+    assert!(matches!(second, Err(BusError::InUse { .. })), "{second:?}");
+    let other = Aged::new(archive(&store), "x");
+    let Aged { directory, clock, broker, .. } = other;
+    drop(broker);
+    std::fs::copy(outbox.join("owner"), directory.path().join("cold-outbox/owner")).unwrap();
+    let refused = EmbeddedBroker::open_with(directory.path(), options(&clock, archive(&store))).map(drop).unwrap_err();
+    assert!(matches!(&refused, BusError::Config { problem } if problem.contains("belongs to")), "{refused}");
+}
