@@ -8,12 +8,15 @@ pub(crate) mod archive;
 mod bounded;
 #[cfg(test)]
 pub(crate) mod doubles;
+mod fault;
 pub(crate) mod intent;
 mod keys;
 mod local;
 pub(crate) mod object;
 mod options;
 pub(crate) mod outbox;
+mod owner;
+mod pass;
 pub(crate) mod places;
 mod probe;
 mod put;
@@ -22,6 +25,7 @@ mod s3;
 #[cfg(feature = "nats")]
 pub(crate) mod stager;
 mod store;
+mod target;
 #[cfg(test)]
 mod tests;
 pub(crate) mod trouble;

@@ -22,6 +22,8 @@ pub struct ArchiveOptions {
     pub storage: Arc<dyn Storage>,
     /// Opens the stores that `cold_uri`s name. None: folders, and what the crate's features add.
     pub stores: Option<Arc<dyn ColdStores>>,
+    /// Whether stores are asked at the start if they can be used. Otherwise they are before the first object is written to them.
+    pub probes_at_start: bool,
     /// See [`limits::COLD_INTENTS`].
     pub intents_max: u64,
     /// See [`limits::COLD_UPLOADS`].
@@ -35,6 +37,7 @@ impl Default for ArchiveOptions {
             outbox: None,
             storage: Arc::new(OsStorage),
             stores: None,
+            probes_at_start: true,
             intents_max: limits::COLD_INTENTS.default,
             uploads: limits::COLD_UPLOADS.default,
         }
