@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use latent_bridge::cold::ArchiveOptions;
 use latent_bridge::embedded::EngineOptions;
 
 /// What keeps the topics.
@@ -31,7 +32,9 @@ impl Engine {
 /// Options under which others see `holder` as the owner of the directory. `manifest` is the file that a command brings the directory to;
 /// what that manifest refers to lies in its folder. A directory that is opened as it is has copies of its own and needs none.
 pub(crate) fn engine_options(holder: &str, manifest: Option<&Path>) -> EngineOptions {
-    let options = EngineOptions { holder: holder.to_owned(), ..EngineOptions::default() };
+    // A command looks at the log; a store that is away must not keep it waiting.
+    let archive = ArchiveOptions { probes_at_start: false, ..ArchiveOptions::default() };
+    let options = EngineOptions { holder: holder.to_owned(), archive, ..EngineOptions::default() };
     // A bare file name has the empty path as its parent, which names the working directory.
     match manifest.and_then(Path::parent) {
         Some(folder) => options.with_manifest_folder(folder),

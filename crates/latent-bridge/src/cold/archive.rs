@@ -10,25 +10,24 @@ mod segments;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use latent_core::{StoredRecord, UnixMillis};
 
 use super::export::SegmentExporter;
+use super::fault::Fault;
 use super::intent::Intent;
 use super::keys::KeyRing;
-use super::object;
 use super::options::{ArchiveOptions, ArchiveStatistics};
 use super::outbox::{Committed, Outbox, Staged};
-use super::places;
-use super::probe::{Probed, probe};
-use super::put::{PutFault, put};
-use super::store::{ColdError, ColdStore};
+use super::target::Target;
 use super::trouble::is_past_grace;
 use crate::embedded::Storage;
 use crate::manifest::ColdFormat;
 use crate::{BridgeManifest, BusError, MaintenanceReport, TopicSpec, limits};
+
+pub(crate) use super::pass::Pass;
 
 /// What an engine knows of an event whose intent does not say where it is stored.
 pub(crate) trait Resolver {
@@ -51,99 +50,6 @@ pub(crate) struct Archive {
     intents_max: u64,
     /// Intents that somebody is finishing.
     claimed: Mutex<HashSet<String>>,
-}
-
-/// A store that topics name.
-struct Target {
-    uri: String,
-    store: Arc<dyn ColdStore>,
-    proof: Mutex<Proof>,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-enum Proof {
-    Unknown,
-    CreatesOnly,
-    Unfit(String),
-}
-
-/// Why one intent could not be finished.
-#[derive(Debug, thiserror::Error)]
-enum Fault {
-    #[error(transparent)]
-    Put(#[from] PutFault),
-    #[error(transparent)]
-    Bus(#[from] BusError),
-    #[error("configuration: cold store {uri:?} must not be used: {problem}; nothing is archived there")]
-    Unfit { uri: String, problem: String },
-    #[error("configuration: topic {topic:?} has no cold_uri any more; add it to the manifest again, or move the intent away")]
-    NoTarget { topic: String },
-}
-
-impl Fault {
-    /// Whether time alone may heal it.
-    fn is_passing(&self) -> bool {
-        match self {
-            Self::Put(fault) => fault.is_passing(),
-            Self::Bus(error) => matches!(
-                error,
-                BusError::Io { .. }
-                    | BusError::Busy { .. }
-                    | BusError::Timeout { .. }
-                    | BusError::NotSent { .. }
-                    | BusError::Uncertain { .. }
-                    | BusError::Poisoned { .. }
-                    | BusError::HistoryChanged { .. }
-                    | BusError::Rejected { permanent: false, .. }
-            ),
-            Self::Unfit { .. } | Self::NoTarget { .. } => false,
-        }
-    }
-}
-
-/// What is learned of stores in one pass: one that fails is left alone after a few calls.
-#[derive(Default)]
-pub(crate) struct Pass {
-    failures: Mutex<BTreeMap<String, u32>>,
-    resolver_failures: AtomicU32,
-    completed: AtomicU64,
-    failed: AtomicU64,
-    /// Topics whose store was left alone.
-    unreachable: Mutex<HashSet<String>>,
-}
-
-impl Pass {
-    fn is_given_up(&self, target: &Target) -> bool {
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.get(&target.uri).is_some_and(|failures| u64::from(*failures) >= limits::COLD_STORE_FAILURES.default)
-    }
-
-    fn note(&self, target: &Target, result: &Result<(), Fault>) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let failures = failures.entry(target.uri.clone()).or_default();
-        match result {
-            Err(Fault::Put(PutFault::Store(ColdError::Timeout { .. }))) => *failures = u32::MAX,
-            Err(Fault::Put(fault)) if fault.is_of_store() => *failures = failures.saturating_add(1),
-            _ => *failures = 0,
-        }
-    }
-
-    /// Intents finished.
-    pub(crate) fn completed(&self) -> u64 {
-        self.completed.load(Ordering::Relaxed)
-    }
-
-    /// Intents that could not be.
-    pub(crate) fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
-    }
-
-    /// Topics whose store was left alone, sorted.
-    pub(crate) fn unreachable(&self) -> Vec<String> {
-        let mut topics: Vec<_> = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
-        topics.sort_unstable();
-        topics
-    }
 }
 
 /// How the finishing of one intent ended.
@@ -408,50 +314,5 @@ impl Archive {
         self.outbox.note_trouble(name, now, !is_passing);
         pass.failed.fetch_add(1, Ordering::Relaxed);
         if is_passing { Finished::Passing } else { Finished::Quarantined(fault.to_string()) }
-    }
-}
-
-impl Target {
-    fn open(uri: &str, storage: &Arc<dyn Storage>, options: &ArchiveOptions, tag: &str) -> Result<Self, BusError> {
-        let store = match &options.stores {
-            Some(stores) => stores.open(uri)?,
-            None => places::open(uri, storage, tag)?,
-        };
-        let target = Self { uri: uri.to_owned(), store, proof: Mutex::new(Proof::Unknown) };
-        match target.prove() {
-            Ok(()) => {}
-            Err(Fault::Unfit { problem, .. }) => {
-                return Err(BusError::Config { problem: format!("retention.cold_uri {uri:?} must not be used: {problem}") });
-            }
-            Err(fault) => {
-                tracing::warn!(uri, %fault, "a cold store cannot be asked yet; what is to be archived waits");
-            }
-        }
-        Ok(target)
-    }
-
-    /// Makes sure, once, that the store never overwrites.
-    fn prove(&self) -> Result<(), Fault> {
-        let mut proof = self.proof.lock().unwrap_or_else(PoisonError::into_inner);
-        if *proof == Proof::Unknown {
-            *proof = match probe(&*self.store) {
-                Probed::CreatesOnly => Proof::CreatesOnly,
-                Probed::Unfit(problem) => Proof::Unfit(problem),
-                Probed::Unknown(error) => return Err(PutFault::from(error).into()),
-            };
-        }
-        match &*proof {
-            Proof::Unfit(problem) => Err(Fault::Unfit { uri: self.uri.clone(), problem: problem.clone() }),
-            _ => Ok(()),
-        }
-    }
-
-    fn upload(&self, intent: &Intent) -> Result<(), Fault> {
-        self.prove()?;
-        let Some(stored) = intent.stored() else {
-            return Err(BusError::Backend("an archive intent without offset cannot be uploaded".to_owned()).into());
-        };
-        let path = object::object_path(&intent.topic, stored.partition, stored.offset);
-        Ok(put(&*self.store, &path, &object::encode(&stored))?)
     }
 }

@@ -10,12 +10,15 @@ mod control_keys;
 #[cfg(test)]
 pub(crate) mod doubles;
 pub mod export;
+mod fault;
 pub(crate) mod intent;
 mod keys;
 mod local;
 pub(crate) mod object;
 mod options;
 pub(crate) mod outbox;
+mod owner;
+mod pass;
 pub(crate) mod places;
 mod probe;
 mod put;
@@ -26,6 +29,7 @@ pub mod segment;
 #[cfg(feature = "nats")]
 pub(crate) mod stager;
 mod store;
+mod target;
 #[cfg(test)]
 mod tests;
 pub(crate) mod trouble;

@@ -25,6 +25,8 @@ pub struct ArchiveOptions {
     pub stores: Option<Arc<dyn ColdStores>>,
     /// How large segments become, of topics with `cold_format: segments`.
     pub segment_sizes: SegmentSizes,
+    /// Whether stores are asked at the start if they can be used. Otherwise they are before the first object is written to them.
+    pub probes_at_start: bool,
     /// See [`limits::COLD_INTENTS`].
     pub intents_max: u64,
     /// See [`limits::COLD_UPLOADS`].
@@ -39,6 +41,7 @@ impl Default for ArchiveOptions {
             storage: Arc::new(OsStorage),
             stores: None,
             segment_sizes: SegmentSizes::default(),
+            probes_at_start: true,
             intents_max: limits::COLD_INTENTS.default,
             uploads: limits::COLD_UPLOADS.default,
         }

@@ -3,28 +3,22 @@
 //! Promises: what [`Outbox::stage`] returned is durable. An intent is a whole file or none. Nothing here waits for a store or a broker: the
 //! lock of the intents is held for file operations only (B-079). A failed sync of the directory ends all writing until it is opened again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use latent_core::{UncertainCause, UnixMillis};
 
 use super::intent::{ENDING, Intent};
-use super::keys::{KeyRing, hex};
+use super::keys::KeyRing;
+use super::owner;
 use super::trouble::Trouble;
 use crate::embedded::{DirectoryLock, PathKind, Storage};
-use crate::engine::embedded::directory::{
-    checked_text, create_directories, discard, read_control, with_check, write_control, write_temporary,
-};
-use crate::error::base_name;
+use crate::engine::embedded::directory::{create_directories, discard, read_control, write_temporary};
 use crate::{BusError, limits};
 
 /// Ends the name of a file that is being written.
 const TEMPORARY: &str = ".tmp";
-/// Says whose outbox this is.
-const OWNER_FILE: &str = "owner";
-/// First line of that file.
-const OWNER_FORMAT: &str = "latent-cold-outbox 1";
 
 /// See the module.
 pub(crate) struct Outbox {
@@ -114,7 +108,7 @@ impl Outbox {
     ) -> Result<Self, BusError> {
         create_directories(&*storage, directory)?;
         let lock = DirectoryLock::take(&directory.join("lock"), owner)?;
-        let id = take_ownership(&*storage, directory, owner)?;
+        let id = owner::take(&*storage, directory, owner)?;
         let mut state = State::default();
         for name in list(&*storage, directory)? {
             if name.ends_with(TEMPORARY) {
@@ -276,6 +270,10 @@ impl Outbox {
         names.retain(|name| name.ends_with(ENDING));
         let mut state = self.lock();
         state.count = names.len() as u64;
+        if !state.troubles.is_empty() {
+            let there: HashSet<_> = names.iter().collect();
+            state.troubles.retain(|name, _| there.contains(name));
+        }
         Ok(names)
     }
 
@@ -377,38 +375,4 @@ fn check_offset(there: &Intent, wanted: &Intent) -> Result<(), BusError> {
 
 fn list(storage: &dyn Storage, directory: &Path) -> Result<Vec<String>, BusError> {
     storage.list(directory).map_err(|error| BusError::io("list", directory, &error))
-}
-
-/// Two buses that use one outbox one after the other would each publish the other's events: the first one owns it for good.
-fn take_ownership(storage: &dyn Storage, directory: &Path, owner: &str) -> Result<String, BusError> {
-    let path = directory.join(OWNER_FILE);
-    let Some(content) = read_control(storage, &path)? else {
-        let id = fresh_id()?;
-        write_control(storage, &path, with_check(&format!("{OWNER_FORMAT}\nid {id}\nowner {owner}\n")).as_bytes())?;
-        return Ok(id);
-    };
-    let refused = |problem: String| BusError::Config { problem };
-    let lines: Vec<_> = checked_text(OWNER_FILE, &content)?.lines().collect();
-    let (id, found) = match lines.as_slice() {
-        [OWNER_FORMAT, id, found] => (id.strip_prefix("id "), found.strip_prefix("owner ")),
-        _ => (None, None),
-    };
-    let (Some(id), Some(found)) = (id, found) else {
-        return Err(refused(
-            "owner of the archive's outbox is of no known format; nothing was touched, use the program that wrote it".to_owned(),
-        ));
-    };
-    if found != owner {
-        let name = base_name(directory);
-        return Err(refused(format!(
-            "the archive's outbox {name:?} belongs to {found:?} and this is {owner:?}; nothing was touched, use another directory"
-        )));
-    }
-    Ok(id.to_owned())
-}
-
-fn fresh_id() -> Result<String, BusError> {
-    let mut id = [0; 8];
-    getrandom::fill(&mut id).map_err(|error| BusError::Backend(format!("no random bytes from the system: {error}")))?;
-    Ok(hex(&id))
 }

@@ -7,6 +7,7 @@ use latent_bridge::nats_bus::{stream_name, subject};
 use latent_core::{LogicalTopic, ServiceName, TenantId, TopicName, settle_margin};
 use latent_nats::{Mapped, NatsConfig};
 
+use super::archive;
 use super::draft::{Draft, ProviderDraft, TopicDraft, TriggerDraft};
 use super::problem::{Caution, Fault};
 use super::section::{Report, Spanned, nearest};

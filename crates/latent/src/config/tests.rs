@@ -95,7 +95,8 @@ fn the_example_is_read_with_every_default() {
     let folder = folder();
     let loaded = parse(&folder.path, EXAMPLE, NamedFiles::MustExist).unwrap();
     assert_eq!(loaded.warnings, []);
-    let Config { path, node, engine, secrets, pools, providers, topics, services, triggers, streams, lanes } = loaded.config;
+    let Config { path, node, engine, secrets, archive, pools, providers, topics, services, triggers, streams, lanes } = loaded.config;
+    assert!(archive.control_key_files.is_empty());
     assert!(streams.is_none() && lanes.is_empty());
     assert_eq!((secrets, pools, providers), (None, latent_capabilities::PoolSettings::default(), Vec::new()));
     let base = folder.path.parent().unwrap();

@@ -15,7 +15,6 @@ use super::raw::{self, Compared};
 use super::users::Site;
 use crate::broker::Place;
 use crate::config::{self, Config, NamedFiles, read_manifest};
-use crate::engine::Engine;
 use crate::error::CliError;
 use crate::output::{Form, Output};
 

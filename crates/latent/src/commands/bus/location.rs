@@ -102,7 +102,7 @@ impl Location {
             Self::Broker(file) => {
                 // The environment first: without it no file is worth a look.
                 let options = broker::options_from_environment(file)?;
-                let opened = broker::open_with(options, &manifest_for_nats(file)?);
+                let opened = broker::open_with(options, &manifest_for(file)?);
                 Access::to_broker(opened.map_err(|error| error.during(OPENING))?)
             }
         }
@@ -112,11 +112,6 @@ impl Location {
 const OPENING: &str = "opening the topics on the broker";
 
 /// Reads a manifest that is named on the command line.
-pub(super) fn manifest_for_nats(file: &Path) -> Result<BridgeManifest, CliError> {
-    manifest_for(file)
-}
-
-/// As [`manifest_for_nats`], for either engine.
 pub(super) fn manifest_for(file: &Path) -> Result<BridgeManifest, CliError> {
     read_manifest(file).map_err(|refusal| CliError::Manifest { file: file.to_owned(), reason: refusal.to_string() })
 }

@@ -6,13 +6,13 @@ use clap::Args;
 use latent_bridge::{BridgeManifest, BusError, EmbeddedBroker, NatsBus};
 use serde_json::json;
 
-use super::location::{Location, LocationArgs, manifest_for, manifest_for_nats};
+use super::location::{Location, LocationArgs, manifest_for};
 use crate::access::{Access, log_error};
 use crate::broker;
 use crate::config::Config;
 use crate::control::Fault;
 use crate::data_dir::DataDir;
-use crate::engine::{Engine, engine_options};
+use crate::engine::engine_options;
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -65,7 +65,7 @@ fn not_as_the_node(config: &Config) -> CliError {
 
 fn on_broker(args: &ProvisionArgs, file: &Path, output: &mut Output) -> Result<(), CliError> {
     let options = broker::options_from_environment(file)?;
-    let manifest = manifest_for_nats(file)?;
+    let manifest = manifest_for(file)?;
     let (place, sought) = (options.servers.join(", "), broker::Place::named_in(&options));
     if args.plan {
         const DOING: &str = "planning the streams on the broker";
