@@ -5,6 +5,7 @@
 
 mod confinement;
 mod hostile;
+mod witness;
 
 use std::fmt::Debug;
 
@@ -34,6 +35,7 @@ fn act(event: &Event, text: &str) -> Handled {
         "publish-then-trap" => publish_then_trap(rest),
         "publish-bytes" => publish_bytes(rest),
         "publish-content" => publish_content(event, rest),
+        "witness" => witness::witness(event, rest),
         "derive" => saw([context::derive(), context::derive(), context::derive_label("a"), context::derive_label("")]),
         "context" => saw((context::activation_id(), context::trace(), context::tenant())),
         "remaining" => remaining(),

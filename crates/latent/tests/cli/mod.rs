@@ -12,6 +12,7 @@ mod config;
 mod deadletter;
 mod dev;
 mod engines;
+mod endurance;
 mod forgetting;
 mod holding;
 mod invoking;
