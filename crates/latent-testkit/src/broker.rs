@@ -9,6 +9,7 @@ mod admin;
 mod ca;
 mod cluster;
 mod consumer;
+mod lane;
 mod monitor;
 mod process;
 mod spec;
@@ -23,6 +24,7 @@ pub use admin::{Admin, StoredMessage};
 pub use ca::{Issued, TestCa};
 pub use cluster::Cluster;
 pub use consumer::PullConsumer;
+pub use lane::LaneConsumer;
 pub use monitor::Connection;
 pub use process::{CGROUPS_VAR, RUN_VAR, SERVER_VAR, VERSION, is_available};
 use process::{Running, Started};
@@ -214,6 +216,19 @@ impl Broker {
             let admin = self.admin().await;
             for consumer in consumers {
                 admin.add_consumer(&consumer.stream, &consumer.settings()).await;
+            }
+        });
+    }
+
+    /// Makes consumers for lanes.
+    ///
+    /// # Panics
+    /// When the broker refuses.
+    pub fn add_lanes(&self, lanes: &[LaneConsumer]) {
+        block_on(async {
+            let admin = self.admin().await;
+            for lane in lanes {
+                admin.add_consumer(&lane.stream, &lane.settings()).await;
             }
         });
     }

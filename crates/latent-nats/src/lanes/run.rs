@@ -148,7 +148,11 @@ impl Driver<'_> {
             let (Some(connection), Some(session)) = (lease.connection(), self.carrier.session()) else { return };
             let moved = tokio::select! {
                 moved = connection.move_session(session) => moved,
-                () = bell.rung() => Ok(()),
+                () = bell.rung() => {
+                    // What else is ready to run may ring, too: then it all leaves in one write.
+                    tokio::task::yield_now().await;
+                    Ok(())
+                }
                 () = rest(wait) => Ok(()),
             };
             if let Err(how) = moved {

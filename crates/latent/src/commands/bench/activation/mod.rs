@@ -15,6 +15,7 @@ use clap::Args;
 
 pub(super) use self::guest::NOTHING;
 pub(super) use self::ours::OurNode;
+pub(super) use self::raw::RawLoop;
 use self::rows::RowId;
 pub(super) use self::rows::dormant;
 use super::measure::Session;

@@ -45,13 +45,13 @@ impl WasiView for Data {
 }
 
 /// See the module.
-pub(super) struct RawLoop {
+pub(in super::super) struct RawLoop {
     engine: Engine,
     handler: FunctionPre<Data>,
 }
 
 impl RawLoop {
-    pub(super) fn new() -> Result<Self, CliError> {
+    pub(in super::super) fn new() -> Result<Self, CliError> {
         Self::prepared().map_err(|error| engine_failed("preparing the loop by hand", &format!("{error:#}")))
     }
 
@@ -67,7 +67,7 @@ impl RawLoop {
     }
 
     /// One loop on each of so many threads, for so long.
-    pub(super) fn slice(&self, threads: usize, time: Duration) -> Result<Slice, CliError> {
+    pub(in super::super) fn slice(&self, threads: usize, time: Duration) -> Result<Slice, CliError> {
         let slices = std::thread::scope(|scope| {
             let running: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.one_thread(time))).collect();
             let ended = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|_| Err(engine_failed(DOING, &"a thread panicked")));

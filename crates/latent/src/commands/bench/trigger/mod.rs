@@ -1,9 +1,11 @@
 //! `latent bench trigger`: what an event costs from topic to topic, and how soon one wakes its function.
 //!
 //! `node` is a node of this process with one trigger, put together as `latent run` does it; `passage` sends events through it; `watched`
-//! sees what its function publishes. `pull` is the same on a broker that is there. What is compared with which target stands in `rows`.
+//! sees what its function publishes. `pull` is the same on a broker that is there, through the first profile, and `lanes`
+//! through the second. What is compared with which target stands in `rows`.
 
 mod guest;
+mod lanes;
 mod node;
 mod passage;
 mod pull;
@@ -37,7 +39,8 @@ Examples:
 
 Without a broker every event is durable on both sides, so the disk under the folder is measured too. What an event costs is compared with \
 what its parts cost alone, both in turns in this run. With --address and what belongs to it, messages of that broker wake functions instead: \
-`cargo xtask bench trigger` starts the pinned one with the consumers `bench-0` to `bench-257` and measures both. A target that is missed is \
+`cargo xtask bench trigger` starts the pinned one with the consumers `bench-0` to `bench-257`, `lane-0` to `lane-263`, \
+`peer-0` and `peer-1` and measures both. A target that is missed is \
 told in the row and is no failure of the command. It works in a new folder, which is removed at the end.")]
 pub(crate) struct TriggerArgs {
     #[command(flatten)]
@@ -110,7 +113,7 @@ mod tests {
             Some(in_order(&words.args.rows))
         };
         assert_eq!(rows(&["--rows", "q-22,Q-06,Q-06"]), Some(vec![RowId::Passage, RowId::WakeUp]));
-        assert_eq!(rows(&[]).map(|rows| rows.len()), Some(5));
+        assert_eq!(rows(&[]).map(|rows| rows.len()), Some(7));
         assert_eq!(rows(&["--rows", "Q-03"]), None);
         assert_eq!(rows(&["--rows", "Q-20"]), Some(vec![RowId::OneBinding]));
     }

@@ -14,6 +14,7 @@ use super::super::plan::Plan;
 use super::super::row::{Row, RowSpec, Target, Unit};
 use super::super::store::Store;
 use super::super::workload as work;
+use super::lanes::Lanes;
 use super::node::{self, Cells, PARTITIONS};
 use super::passage::{Crossing, Passage};
 use super::pull;
@@ -34,6 +35,12 @@ pub(super) enum RowId {
     /// Messages of a broker's consumer, one binding
     #[value(name = "Q-20")]
     OneBinding,
+    /// Events of a broker's topics, eight bindings
+    #[value(name = "Q-21")]
+    EightBindings,
+    /// What an event of a broker's topics takes of a processor
+    #[value(name = "Q-24")]
+    ProcessorTime,
     /// What 256 idle bindings of a broker cost
     #[value(name = "Q-23")]
     Idle,
@@ -74,15 +81,27 @@ impl RowId {
             (Source::Log, Self::Dormant) => dormant(session, report),
             (Source::Log, Self::WakeUp) => wake_up(session, report),
             (Source::Broker(broker), Self::OneBinding) => broker.one_binding(session, report),
-            (Source::Broker(broker), Self::WakeUp) => broker.wake_up(session, report),
-            (Source::Broker(broker), Self::Idle) => broker.idle(session, report),
-            (Source::Log, Self::OneBinding | Self::Idle) | (Source::Broker(_), Self::Passage | Self::Dormant) => Ok(()),
+            #[cfg(feature = "bench-peers")]
+            (Source::Broker(broker), Self::EightBindings) => Lanes::of(broker, session, "eight")?.eight_bindings(session, report),
+            #[cfg(not(feature = "bench-peers"))]
+            (Source::Broker(_), Self::EightBindings) => Ok(()),
+            (Source::Broker(broker), Self::ProcessorTime) => Lanes::of(broker, session, "processor")?.processor_time(session, report),
+            (Source::Broker(broker), Self::WakeUp) => {
+                broker.wake_up(session, report)?;
+                Lanes::of(broker, session, "wake-up")?.wake_up(session, report)
+            }
+            (Source::Broker(broker), Self::Idle) => {
+                broker.idle(session, report)?;
+                Lanes::of(broker, session, "idle")?.idle(session, report)
+            }
+            (Source::Log, Self::OneBinding | Self::EightBindings | Self::ProcessorTime | Self::Idle)
+            | (Source::Broker(_), Self::Passage | Self::Dormant) => Ok(()),
         }
     }
 
     /// Whether there is nothing to measure of it without a broker.
     pub(super) const fn needs_a_broker(self) -> bool {
-        matches!(self, Self::OneBinding | Self::Idle)
+        matches!(self, Self::OneBinding | Self::EightBindings | Self::ProcessorTime | Self::Idle)
     }
 }
 

@@ -78,7 +78,7 @@ impl<'h> Idle<'h> {
 }
 
 /// Processor time of this process so far.
-fn cpu_time() -> Duration {
+pub(in super::super) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }

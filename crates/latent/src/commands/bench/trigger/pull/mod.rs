@@ -3,10 +3,10 @@
 //! `ours` is the way of a node from a consumer to a function and back, `wire` the loop by hand, `idle` what does nothing costs. The consumers
 //! are made beforehand, as an operator makes them: `bench-0` and so on, with filters below the subject that is named.
 
-mod idle;
-mod ours;
+pub(super) mod idle;
+pub(super) mod ours;
 mod rows;
-mod wire;
+pub(super) mod wire;
 
 pub(super) use self::rows::Bench;
 

@@ -14,8 +14,8 @@ use latent_core::{
     Clock, ContractName, Epoch, FunctionName, LogicalTopic, ProviderId, PublicationOutcome, Receipt, ServiceName, SystemClock, TenantId,
     Uid, UnixMillis,
 };
-use latent_nats::triggers::{BindingDraft, BudgetDraft, NatsTriggers, StepEnd, StepOutcome, TriggerConfig, TriggerDraft, TriggerMonitor};
-use latent_nats::{EndpointDraft, NatsCredential, NatsPools, RootsDraft};
+use latent_nats::triggers::{BindingDraft, BudgetDraft, NatsTriggers, StepEnd, StepOutcome, TriggerDraft, TriggerMonitor};
+use latent_nats::{EndpointDraft, NatsCredential, NatsPools, Peer, RootsDraft};
 use latent_node::delivery::{Confirmation, VisitSettlement};
 use latent_node::{Catalog, LocalActivationManager, ManagerOptions, NewPublication, NodeLimits, RouteKey, WasmBackend};
 use latent_secrets::{NewSecret, SecretName, TlsBinding};
@@ -32,19 +32,19 @@ use crate::error::CliError;
 use crate::node::Ids;
 
 const DOING: &str = "preparing triggers";
-const TENANT: &str = "bench";
-const SERVICE: &str = "measured";
-const HANDLE: &str = "handle";
+pub(in super::super) const TENANT: &str = "bench";
+pub(in super::super) const SERVICE: &str = "measured";
+pub(in super::super) const HANDLE: &str = "handle";
 /// What the guest that publishes names.
 const TOPIC: &str = "out";
 /// The arguments of a handler that is called with values: an event, and not a large one.
 pub(super) const EVENT: &[u8] = br#"[{"topic":"in","partition":0,"offset":"1","uid":{"none":null},"key":{"none":null},"media-type":"application/json","attributes":[],"payload":[],"delivery-count":1,"stored-at-unix-millis":"1"}]"#;
 
 /// A node's half with one service.
-pub(super) struct Half {
-    runtime: Runtime,
-    manager: Arc<LocalActivationManager>,
-    pools: NatsPools,
+pub(in super::super) struct Half {
+    pub(in super::super) runtime: Runtime,
+    pub(in super::super) manager: Arc<LocalActivationManager>,
+    pub(in super::super) pools: NatsPools,
     asked: Arc<Asked>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Running {
 
 impl Half {
     /// Its service is this component.
-    pub(super) fn start(component: &[u8]) -> Result<Self, CliError> {
+    pub(in super::super) fn start(component: &[u8]) -> Result<Self, CliError> {
         let failed_with = |error: &dyn std::fmt::Display| broken(DOING, error);
         let runtime = Runtime::new().map_err(failed("making a runtime"))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
@@ -147,47 +147,57 @@ impl Half {
     }
 
     /// When a function asked the host for something last, once.
-    pub(super) fn asked_at(&self) -> Option<Instant> {
+    pub(in super::super) fn asked_at(&self) -> Option<Instant> {
         self.asked.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Tasks of its runtime.
-    pub(super) fn tasks(&self) -> usize {
+    pub(in super::super) fn tasks(&self) -> usize {
         self.runtime.metrics().num_alive_tasks()
     }
 }
 
 /// Triggers in pools of their own, which nobody drives.
 pub(super) fn dormant(target: &Target, folder: &Path, numbers: Range<usize>, interval: u64) -> Result<(NatsPools, Installed), CliError> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::default())));
-    let pools = NatsPools { capabilities, pools: ProviderPools::new(PoolSettings::default(), Arc::clone(&clock)), clock };
+    let pools = pools();
     let installed = install(&pools, target, folder, numbers, interval)?;
     Ok((pools, installed))
+}
+
+/// Pools of their own.
+pub(in super::super) fn pools() -> NatsPools {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let capabilities = Arc::new(ActivationCapabilityRuntime::new(CompletionAccount::default(), Arc::new(AuditRing::default())));
+    NatsPools { capabilities, pools: ProviderPools::new(PoolSettings::default(), Arc::clone(&clock)), clock }
 }
 
 fn install(pools: &NatsPools, target: &Target, folder: &Path, numbers: Range<usize>, interval: u64) -> Result<Installed, CliError> {
     let failed_with = |error: &dyn std::fmt::Display| broken(DOING, error);
     let config = draft(target, numbers, interval).check().map_err(|error| failed_with(&error))?;
-    let id = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let provider = parsed(ProviderId::parse(&id))?;
-    let credential = credential(pools, target, folder, &config, &provider)?;
+    let provider = provider_of(folder)?;
+    let credential = credential(pools, target, folder, config.peer(), &provider)?;
     let installed = NatsTriggers::install(pools, provider, Epoch(1), None, config, vec![credential]);
     let (triggers, monitor) = installed.map_err(|error| failed_with(&error))?;
     Ok(Installed { triggers, monitor })
 }
 
-fn credential(
+/// Each folder is of one provider.
+pub(in super::super) fn provider_of(folder: &Path) -> Result<ProviderId, CliError> {
+    parsed(ProviderId::parse(&folder.file_name().unwrap_or_default().to_string_lossy()))
+}
+
+/// The target's user, sealed in a new store.
+pub(in super::super) fn credential(
     pools: &NatsPools,
     target: &Target,
     folder: &Path,
-    config: &TriggerConfig,
+    peer: &Peer,
     id: &ProviderId,
 ) -> Result<NatsCredential, CliError> {
     let failed_with = |error: &dyn std::fmt::Display| broken("storing the credential", error);
     let (secrets, tenant, now) = (store(folder)?, parsed(TenantId::parse(TENANT))?, pools.clock.unix());
     let name = SecretName::parse(TENANT).map_err(|error| failed_with(&error))?;
-    let (server_name, port) = (config.peer().server_name().to_owned(), config.peer().address().port());
+    let (server_name, port) = (peer.server_name().to_owned(), peer.address().port());
     let binding = TlsBinding { tenant: tenant.clone(), provider: id.clone(), server_name, port };
     let secret = NewSecret::tls(&name, &binding, target.password.as_bytes(), None);
     secrets.put(secret, now).map_err(|error| failed_with(&error))?;
@@ -229,14 +239,19 @@ fn draft(target: &Target, numbers: Range<usize>, interval: u64) -> TriggerDraft 
     };
     TriggerDraft {
         format_version: Some(1),
-        endpoint: Some(EndpointDraft {
-            address: Some(target.address.to_string()),
-            allow_non_public_peer: Some(target.address.to_string()),
-            server_name: Some(target.server_name.clone()),
-        }),
+        endpoint: Some(endpoint(target)),
         roots: Some(RootsDraft::only(&target.root)),
         poll_interval_millis: Some(interval),
         bindings: Some(numbers.map(binding).collect()),
+    }
+}
+
+/// Where the broker of the measurement is.
+pub(in super::super) fn endpoint(target: &Target) -> EndpointDraft {
+    EndpointDraft {
+        address: Some(target.address.to_string()),
+        allow_non_public_peer: Some(target.address.to_string()),
+        server_name: Some(target.server_name.clone()),
     }
 }
 
@@ -277,4 +292,4 @@ impl EventPublisher for Asked {
 }
 
 /// How long nothing may happen before that is a failure.
-pub(super) const STALL: Duration = Duration::from_secs(30);
+pub(in super::super) const STALL: Duration = Duration::from_secs(30);

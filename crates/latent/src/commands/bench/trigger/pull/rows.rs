@@ -41,8 +41,8 @@ type Report<'r> = &'r mut dyn FnMut(&Row) -> Result<(), CliError>;
 
 /// See the module.
 pub(in super::super) struct Bench {
-    target: Target,
-    hand: ByHand,
+    pub(in super::super) target: Target,
+    pub(in super::super) hand: ByHand,
 }
 
 impl Bench {

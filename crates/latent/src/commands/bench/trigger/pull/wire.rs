@@ -22,8 +22,19 @@ const READ_BYTES: usize = 16_384;
 const INBOX: &str = "_INBOX.LSF.hand";
 const PULL: &[u8] = b"{\"batch\":1,\"no_wait\":true,\"expires\":100000000}";
 
+/// Messages that are on their way together.
+const TOGETHER: usize = 256;
+
+/// A message with headers.
+pub(in super::super) struct Message {
+    pub(in super::super) subject: String,
+    /// The whole block.
+    pub(in super::super) headers: String,
+    pub(in super::super) body: String,
+}
+
 /// One thread, which waits in the system's own poll: nothing is handed over.
-pub(super) struct ByHand {
+pub(in super::super) struct ByHand {
     runtime: Runtime,
     wire: RefCell<Wire>,
     stream: String,
@@ -54,6 +65,19 @@ impl ByHand {
                 }
             }
             Ok(Instant::now())
+        };
+        self.runtime.block_on(storing).map_err(failed("storing messages by hand"))
+    }
+
+    /// Stores messages, many before the first answer; when the first one began to be stored.
+    pub(in super::super) fn store_all(&self, messages: &[Message]) -> Result<Instant, CliError> {
+        let wire = &mut *self.wire.borrow_mut();
+        let storing = async {
+            let started = Instant::now();
+            for together in messages.chunks(TOGETHER) {
+                wire.publish(together).await?;
+            }
+            Ok(started)
         };
         self.runtime.block_on(storing).map_err(failed("storing messages by hand"))
     }
@@ -140,6 +164,24 @@ impl Wire {
         self.out.extend_from_slice(b"\r\n");
         self.send().await?;
         while self.frame().await? != Frame::Message {}
+        Ok(())
+    }
+
+    /// Publishes and waits for as many answers, each of which says where a new message was stored.
+    async fn publish(&mut self, messages: &[Message]) -> io::Result<()> {
+        for Message { subject, headers, body } in messages {
+            self.requests += 1;
+            let (number, all) = (self.requests, headers.len() + body.len());
+            write!(self.out, "HPUB {subject} {INBOX}.{number} {} {all}\r\n{headers}{body}\r\n", headers.len())?;
+        }
+        self.send().await?;
+        for _ in messages {
+            while self.frame().await? != Frame::Message {}
+            let is = |text: &[u8]| self.body().windows(text.len()).any(|part| part == text);
+            if !is(b"\"seq\":") || is(b"\"duplicate\"") {
+                return Err(self.told());
+            }
+        }
         Ok(())
     }
 
