@@ -58,12 +58,18 @@ impl Consumers {
     /// What the cycle says, with what the broker says.
     pub(super) fn status(&self, cycle: TriggerStatus) -> TriggerStatus {
         let waits = self.pending.is_some_and(|pending| pending > 0);
+        // At the broker, for whom there is room.
+        let behind = self.pending.zip(self.unacknowledged).map(|(pending, unacknowledged)| pending.saturating_sub(unacknowledged));
         let state = match cycle.state {
             BindingState::Stopped => BindingState::Stopped,
             _ if self.trouble.is_some() => BindingState::Stalled,
             BindingState::Idle if self.stranded > 0 => BindingState::Stranded,
             // Messages wait at the broker, or another node has them.
             BindingState::Idle if waits => BindingState::Busy,
+            // A pull stands open for what may come, and that is not known to be anything.
+            BindingState::Busy if self.pending == Some(0) && cycle.unacknowledged == Some(0) => BindingState::Idle,
+            BindingState::Delayed if behind > Some(0) => BindingState::Busy,
+            BindingState::Saturated if behind == Some(0) && cycle.delayed > 0 => BindingState::Delayed,
             state => state,
         };
         TriggerStatus {
