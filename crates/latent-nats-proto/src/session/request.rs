@@ -22,6 +22,20 @@ pub struct PullRequest {
     pub pin: Option<PinId>,
 }
 
+impl PullRequest {
+    /// A pull that keeps the pin it shows and can bring nothing, because no message has room in one byte. It is answered at once.
+    pub fn keeping(pin: PinId) -> Self {
+        Self { batch: 1, expires_nanos: 0, max_bytes: NOTHING_BYTES, no_wait: true, idle_heartbeat_nanos: None, pin: Some(pin) }
+    }
+
+    fn brings_nothing(&self) -> bool {
+        self.max_bytes == NOTHING_BYTES && self.no_wait && self.pin.is_some() && (self.batch, self.expires_nanos) == (1, 0)
+    }
+}
+
+/// What a pull asks for that is to bring nothing.
+const NOTHING_BYTES: u64 = 1;
+
 /// What becomes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionSettlement<'a> {
@@ -128,6 +142,10 @@ pub enum SessionRefused {
 /// The body of a pull, checked against its consumer.
 pub(super) fn pull_body(consumer: &PullConsumer, pull: &PullRequest) -> Result<Vec<u8>, BadRequest> {
     let profile = consumer.profile();
+    if let (Some(group), Some(pin), true) = (&profile.group, &pull.pin, pull.brings_nothing()) {
+        let pin = pin.text();
+        return Ok(format!(r#"{{"batch":1,"max_bytes":{NOTHING_BYTES},"no_wait":true,"group":"{group}","id":"{pin}"}}"#).into_bytes());
+    }
     if !(1..=profile.batch_max).contains(&pull.batch) {
         return Err(BadRequest::Batch);
     }

@@ -45,6 +45,10 @@ enum Purpose {
     Pull {
         lane: usize,
     },
+    /// A pull that keeps the pin and brings nothing.
+    Keep {
+        lane: usize,
+    },
     Renew {
         lane: usize,
         sequence: u64,
@@ -59,7 +63,11 @@ enum Purpose {
 impl Purpose {
     const fn lane(self) -> usize {
         match self {
-            Self::Inspect { lane, .. } | Self::Pull { lane } | Self::Renew { lane, .. } | Self::Settle { lane, .. } => lane,
+            Self::Inspect { lane, .. }
+            | Self::Pull { lane }
+            | Self::Keep { lane }
+            | Self::Renew { lane, .. }
+            | Self::Settle { lane, .. } => lane,
         }
     }
 }
@@ -78,6 +86,12 @@ struct Carried {
     max_deliver: Option<u64>,
     /// How long the broker keeps a pin without another pull.
     pin_millis: Option<u64>,
+    /// When it was pulled from last, to bring something or to keep the pin.
+    asked_at: MonoTime,
+    /// A pull that keeps the pin is under way.
+    keeping: bool,
+    /// To be inspected once nothing is held.
+    looks_again: bool,
     timer: Option<MonoTime>,
 }
 
@@ -239,7 +253,18 @@ impl Carrier {
                 break;
             }
         }
+        self.keep_pin(place);
+        self.look_again(place);
         self.set_timer(place);
+    }
+
+    fn look_again(&mut self, place: usize) {
+        let is_due = |lane: &&mut Carried| lane.looks_again && lane.inspections == 0 && lane.cell.office().desk.lane.held() == 0;
+        if let Some(lane) = self.lanes.get_mut(place).filter(is_due) {
+            lane.looks_again = false;
+            // Refused where there is no room: the sweep, or the next pull, looks then.
+            let _ = self.begin_inspection(place, None, false);
+        }
     }
 
     fn next_command(&mut self, place: usize) -> Option<LaneCommand> {
@@ -333,8 +358,10 @@ impl Carrier {
         let now = self.clock.mono();
         while let Some((_, operation)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.pop_first();
-            if let Some(session) = &mut self.session {
-                session.give_up(operation, GiveUp::DeadlineExceeded);
+            let given_up = self.session.as_mut().is_none_or(|session| session.give_up(operation, GiveUp::DeadlineExceeded));
+            if !given_up && matches!(self.operations.get(&operation), Some((Purpose::Keep { .. }, _))) {
+                // It is a pull, which cannot be given up alone, and this one is answered at once.
+                self.disconnected(Ended::DeadlineExceeded);
             }
         }
         if self.silent_at().is_some_and(|at| at <= now) {
@@ -358,8 +385,10 @@ impl Carrier {
     }
 
     fn set_timer(&mut self, place: usize) {
+        let keep_at = self.keep_at(place);
         let Some(lane) = self.lanes.get_mut(place) else { return };
         let deadline = lane.cell.office().desk.lane.next_deadline();
+        let deadline = deadline.into_iter().chain(keep_at).min();
         if lane.timer == deadline {
             return;
         }
@@ -386,7 +415,7 @@ impl Carrier {
             let waiting = self.lanes.get_mut(place).map(|lane| std::mem::take(&mut lane.backlog)).unwrap_or_default();
             waiting.into_iter().for_each(|command| self.not_begun(command, place));
             let Some(lane) = self.lanes.get_mut(place) else { continue };
-            (lane.pull, lane.inspections, lane.profile_at) = (PullState::None, 0, None);
+            (lane.pull, lane.inspections, lane.profile_at, lane.keeping) = (PullState::None, 0, None, false);
             if evidence != Evidence::Cancelled {
                 self.journal.trouble(&lane.cell, now, Of::Inspection, trouble.fault, &trouble.why);
             }
@@ -406,6 +435,9 @@ impl Carried {
             inspections: 0,
             max_deliver: None,
             pin_millis: None,
+            asked_at: MonoTime::ZERO,
+            keeping: false,
+            looks_again: false,
             timer: None,
         }
     }

@@ -69,7 +69,7 @@ pub struct LaneDraft {
     pub payload_ceiling_bytes: u32,
     /// `ack_wait` of the consumer, in milliseconds.
     pub ack_wait_millis: u64,
-    /// The one deadline of a run, in milliseconds. A pin lasts longer.
+    /// The one deadline of a run, in milliseconds.
     pub operation_timeout_millis: u64,
     /// The topic that keeps what never runs (again).
     pub dead_letter: Option<TopicName>,

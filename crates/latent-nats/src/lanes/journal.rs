@@ -94,3 +94,62 @@ impl Journal {
         self.voice.may_speak(now, crate::triggers::limits::LOG_LINES_PER_SECOND.default)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use latent_core::{ConsumerName, StreamName, Subject, TenantId};
+
+    use super::super::config::{LaneDraft, LaneInput, LanesDraft};
+    use super::*;
+    use crate::{EndpointDraft, RootsDraft};
+
+    fn cell() -> LaneCell {
+        let lane = LaneDraft {
+            id: BindingId::parse("one").unwrap(),
+            trigger: BindingId::parse("one").unwrap(),
+            tenant: TenantId::parse("shop").unwrap(),
+            input: LaneInput::Raw,
+            stream: StreamName::parse("IN").unwrap(),
+            consumer: ConsumerName::parse("one").unwrap(),
+            filter: Subject::parse("in.one").unwrap(),
+            group: None,
+            max_in_flight: 8,
+            max_deliveries: 5,
+            payload_ceiling_bytes: 1_024,
+            ack_wait_millis: 30_000,
+            operation_timeout_millis: 10_000,
+            dead_letter: None,
+        };
+        let endpoint = EndpointDraft {
+            address: Some("127.0.0.1:4222".to_owned()),
+            allow_non_public_peer: Some("127.0.0.1:4222".to_owned()),
+            server_name: Some("broker.test".to_owned()),
+        };
+        let draft = LanesDraft { endpoint, roots: RootsDraft { public: true, ..RootsDraft::default() }, lanes: vec![lane], hot_max: 1 };
+        LaneCell::new(draft.check().unwrap().lanes()[0].clone())
+    }
+
+    /// T-110.
+    #[test]
+    fn the_last_256_failures_are_kept_and_one_that_lasts_is_kept_once() {
+        let (journal, cell) = (Journal::default(), cell());
+        let fail = |number: u64| {
+            let at = (MonoTime::from_millis(number), UnixMillis(number));
+            journal.trouble(&cell, at, Of::Inspection, StepFault::Refused(number), "it is refused");
+        };
+        (0..300).flat_map(|number| [number, number]).for_each(fail);
+        let kept: Vec<u64> = journal.failures().iter().map(|failure| failure.at.0).collect();
+        assert_eq!(kept, (44..300).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_trouble_is_over_when_the_same_is_done_well() {
+        let (journal, cell) = (Journal::default(), cell());
+        let at = (MonoTime::ZERO, UnixMillis(1));
+        journal.trouble(&cell, at, Of::Settlement, StepFault::SettlementRefused, "not permitted");
+        journal.over(&cell, MonoTime::ZERO, Of::Inspection);
+        assert!(cell.office().health.trouble.is_some(), "an inspection says nothing about settling");
+        journal.over(&cell, MonoTime::ZERO, Of::Settlement);
+        assert!(cell.office().health.trouble.is_none());
+    }
+}

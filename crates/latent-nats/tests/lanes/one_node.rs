@@ -48,6 +48,14 @@ async fn what_never_runs_again_is_parked_and_then_terminated() {
     assert_eq!(world.handler.of_key("b"), ["trap-2", "trap-2", "trap-2", "once-4", "once-4"]);
     let deliveries: Vec<u32> = world.handler.runs().iter().filter(|run| run.key == "b").map(|run| run.delivery).collect();
     assert_eq!(deliveries, [1, 2, 3, 1, 2]);
+    // T-110.
+    let settled = || async {
+        let status = node.deliveries.statuses().await.remove(0);
+        (status.acknowledged + status.terminated == 4).then_some(status)
+    };
+    let status = until_some("four settled", settled).await;
+    assert_eq!((status.acknowledged, status.terminated, status.exhausted, status.dead_lettered), (1, 3, 1, 3));
+    assert!(status.last_delivery_at.is_some() && status.last_failure.is_some() && status.obstacle.is_none());
     node.stop().await;
 }
 

@@ -16,7 +16,7 @@ async fn each_setting_that_is_not_as_it_must_be_is_told_with_both_values_and_not
         ("filter_subject", json!("orders.other"), ProfileField::FilterSubject, "orders.p0", "orders.other"),
         ("ack_policy", json!("all"), ProfileField::AckPolicy, "explicit", "all"),
         ("replay_policy", json!("original"), ProfileField::ReplayPolicy, "instant", "original"),
-        ("deliver_policy", json!("new"), ProfileField::DeliverPolicy, "all", "new"),
+        ("deliver_policy", json!("last"), ProfileField::DeliverPolicy, "all or new or by_start_sequence or by_start_time", "last"),
         ("max_ack_pending", json!(7), ProfileField::MaxAckPending, "8", "7"),
         ("max_ack_pending", json!(9), ProfileField::MaxAckPending, "8", "9"),
         ("ack_wait", json!(6_001_000_000_u64), ProfileField::AckWait, "6000000000", "6001000000"),

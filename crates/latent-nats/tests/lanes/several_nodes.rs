@@ -71,3 +71,43 @@ async fn a_pin_that_is_taken_away_ends_nothing_that_runs() {
     first.stop().await;
     second.stop().await;
 }
+
+/// A lane whose places are all taken has no room to pull and keeps its pin all the same, however short that lasts: nothing of what runs moves to
+/// another node.
+#[tokio::test]
+async fn a_holder_that_has_no_room_to_pull_keeps_its_pin() {
+    require_broker!();
+    let limits = latent_node::NodeLimits { cells: 2, admission_slots: 4, ..latent_node::NodeLimits::for_cores(1) };
+    let world = World::start(Setup { limits, priority_timeout_millis: 500, ..Setup::default() }).await;
+    for key in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        world.publish(0, key, "hang").await;
+    }
+    let first = world.node("first");
+    world.handler.until_runs(2).await;
+    let second = world.node("second");
+    let pin = |info: &serde_json::Value| info["priority_groups"][0]["pinned_client_id"].as_str().unwrap_or_default().to_owned();
+    let (begin, mut pins) = (world.consumer_info(0).await, Vec::new());
+    // Four times as long as the pin lasts, on the broker's clock.
+    while broker_millis(&world.consumer_info(0).await) < broker_millis(&begin) + 2_000 {
+        pins.push(pin(&world.consumer_info(0).await));
+    }
+    assert!(!pin(&begin).is_empty() && pins.iter().all(|seen| *seen == pin(&begin)), "{begin} {pins:?}");
+    assert!(world.consumer_info(0).await["num_pending"].as_u64() >= Some(2), "there is something to be taken away");
+    world.handler.go_on(8);
+    world.until_settled(0).await;
+    let runs: Vec<_> = world.handler.runs().into_iter().map(|run| (run.node, run.delivery)).collect();
+    assert_eq!(runs, [("first", 1); 8]);
+    first.stop().await;
+    second.stop().await;
+}
+
+/// Milliseconds of the day of an answer, as the broker has it. A test that runs over midnight is another test.
+fn broker_millis(info: &serde_json::Value) -> u64 {
+    let text = info["ts"].as_str().unwrap_or_default();
+    let (_, time) = text.split_once('T').unwrap_or_default();
+    let mut parts = time.trim_end_matches('Z').split(':').map(|part| part.parse::<f64>().unwrap_or_default());
+    let mut next = || parts.next().unwrap_or_default();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time of day")]
+    let millis = (((next() * 60.0 + next()) * 60.0 + next()) * 1_000.0) as u64;
+    millis
+}

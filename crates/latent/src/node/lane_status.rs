@@ -60,14 +60,15 @@ impl Consumers {
         let waits = self.pending.is_some_and(|pending| pending > 0);
         // At the broker, for whom there is room.
         let behind = self.pending.zip(self.unacknowledged).map(|(pending, unacknowledged)| pending.saturating_sub(unacknowledged));
-        let state = match cycle.state {
+        // A pull that stands at the broker while nothing comes is no work.
+        let rests = self.pending == Some(0) && cycle.unacknowledged == Some(0) && cycle.delayed == 0;
+        let cycle_state = if cycle.state == BindingState::Busy && rests { BindingState::Idle } else { cycle.state };
+        let state = match cycle_state {
             BindingState::Stopped => BindingState::Stopped,
             _ if self.trouble.is_some() => BindingState::Stalled,
             BindingState::Idle if self.stranded > 0 => BindingState::Stranded,
             // Messages wait at the broker, or another node has them.
             BindingState::Idle if waits => BindingState::Busy,
-            // A pull stands open for what may come, and that is not known to be anything.
-            BindingState::Busy if self.pending == Some(0) && cycle.unacknowledged == Some(0) => BindingState::Idle,
             BindingState::Delayed if behind > Some(0) => BindingState::Busy,
             BindingState::Saturated if behind == Some(0) && cycle.delayed > 0 => BindingState::Delayed,
             state => state,
@@ -81,6 +82,40 @@ impl Consumers {
             stranded_at: self.stranded_at,
             last_error: self.trouble.clone().or(cycle.last_error),
             ..cycle
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::stream_status::stopped_as;
+
+    fn consumers(pending: Option<u64>, stranded: u64, trouble: Option<&str>) -> Consumers {
+        Consumers { pending, unacknowledged: pending, trouble: trouble.map(str::to_owned), stranded, stranded_at: None }
+    }
+
+    #[test]
+    fn what_the_broker_says_and_what_the_cycle_does_are_one_state() {
+        use BindingState::{Busy, Delayed, Idle, Saturated, Stalled, Stopped, Stranded};
+        for (cycle, unacknowledged, pending, stranded, trouble, expected) in [
+            (Idle, 0, Some(0), 0, None, Idle),
+            (Idle, 0, None, 0, None, Idle),
+            (Idle, 0, Some(3), 0, None, Busy),
+            (Busy, 0, Some(0), 0, None, Idle),
+            (Busy, 1, Some(0), 0, None, Busy),
+            (Busy, 0, Some(1), 0, None, Busy),
+            (Busy, 0, Some(0), 1, None, Stranded),
+            (Idle, 0, Some(0), 1, None, Stranded),
+            (Delayed, 0, Some(1), 1, None, Delayed),
+            (Saturated, 1, Some(9), 0, None, Saturated),
+            (Busy, 1, Some(1), 0, Some("permission-refused: no"), Stalled),
+            (Stopped, 0, Some(1), 1, Some("unreachable: no"), Stopped),
+        ] {
+            let cycle = TriggerStatus { state: cycle, unacknowledged: Some(unacknowledged), ..stopped_as("t".to_owned(), "in".to_owned()) };
+            let told = consumers(pending, stranded, trouble).status(cycle.clone());
+            assert_eq!(told.state, expected, "{cycle:?} {pending:?} {stranded} {trouble:?}");
+            assert_eq!((told.pending, told.last_error.as_deref(), told.engine.as_str()), (pending, trouble, "nats"));
         }
     }
 }

@@ -83,7 +83,7 @@ fn stopped(binding: &TriggerBinding) -> TriggerStatus {
     stopped_as(binding.trigger().to_string(), topic)
 }
 
-fn stopped_as(id: String, topic: String) -> TriggerStatus {
+pub(super) fn stopped_as(id: String, topic: String) -> TriggerStatus {
     TriggerStatus {
         id,
         engine: Engine::Nats.word().to_owned(),

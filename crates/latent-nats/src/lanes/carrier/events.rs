@@ -27,11 +27,11 @@ impl Carrier {
                 Event::Inspected { operation, result } => self.take_inspected(operation, result),
                 Event::Delivered { pull, message } => self.take_delivered(pull, message),
                 Event::Heartbeat { pull } => self.take_sign(pull),
-                Event::PullEnded { operation, end } => {
-                    if let Some(Purpose::Pull { lane }) = self.ended(operation) {
-                        self.take_pull_ended(lane, end);
-                    }
-                }
+                Event::PullEnded { operation, end } => match self.ended(operation) {
+                    Some(Purpose::Pull { lane }) => self.take_pull_ended(lane, end),
+                    Some(Purpose::Keep { lane }) => self.take_kept(lane, end),
+                    _ => {}
+                },
                 Event::Settled { operation, answer } => self.take_settled(operation, answer),
                 Event::Closed(evidence) => {
                     self.session = None;
@@ -186,7 +186,13 @@ impl Carrier {
                 office.health.settlements_uncertain += u64::from(confirmation == Confirmation::Uncertain);
                 office.desk.lane.handle_settled(now, sequence, confirmation);
             }
-            Purpose::Inspect { .. } | Purpose::Pull { .. } => {}
+            Purpose::Inspect { .. } | Purpose::Pull { .. } | Purpose::Keep { .. } => {}
+        }
+        let is_stranded = office.health.stranded.is_some();
+        drop(office);
+        if let Some(lane) = self.lanes.get_mut(purpose.lane()) {
+            // With nothing else unsettled it moves the consumer on, beyond what the broker gave up.
+            lane.looks_again |= is_stranded;
         }
     }
 

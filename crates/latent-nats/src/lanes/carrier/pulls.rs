@@ -33,6 +33,8 @@ pub(super) struct Wanted {
     expires_millis: u64,
 }
 
+/// How often a pin is kept within the time that it lasts without that.
+const KEEPS: u64 = 3;
 /// Silences of one heartbeat after which a pull's connection is given up.
 const SILENCES: u64 = 3;
 /// A pull shorter than this has no heartbeat.
@@ -43,8 +45,7 @@ impl Carrier {
         let now = self.clock.mono();
         let Some(lane) = self.lanes.get_mut(place) else { return };
         let wanted = Wanted { pin, batch, expires_millis };
-        let is_seen = lane.profile_at.is_some_and(|at| now.since(at).as_millis() < u128::from(limits::PROFILE_MILLIS.default));
-        if is_seen && pin.is_some() {
+        if is_known(lane.profile_at, now, pin.is_some()) {
             lane.pull = PullState::Waiting(wanted);
             self.pulls_waiting.push_back(place);
             return;
@@ -82,6 +83,11 @@ impl Carrier {
         for _ in 0..self.pulls_waiting.len() {
             let Some(place) = self.pulls_waiting.pop_front() else { return };
             let Some(PullState::Waiting(wanted)) = self.lanes.get(place).map(|lane| lane.pull) else { continue };
+            if self.lanes.get(place).is_some_and(|lane| lane.keeping) {
+                // One pull of a consumer at a time: behind the answer, which comes at once.
+                self.pulls_waiting.push_back(place);
+                continue;
+            }
             match self.begin_pull(place, wanted) {
                 Ok(()) => {}
                 Err(
@@ -122,10 +128,46 @@ impl Carrier {
         let operation = session.begin_pull(lane.cell.binding.consumer(), &request)?;
         let answer_millis = limits::ANSWER_MILLIS.default;
         let silence_millis = heartbeat.map_or(expires_millis, |millis| millis * SILENCES).saturating_add(answer_millis);
-        lane.pull = PullState::Open { heard_at: now, silence_millis };
+        (lane.pull, lane.asked_at) = (PullState::Open { heard_at: now, silence_millis }, now);
         self.signs.insert((now.plus_millis(silence_millis), place));
         self.begun(operation, Purpose::Pull { lane: place }, answer_millis);
         Ok(())
+    }
+
+    /// When a pin is to be kept by a pull that brings nothing: the lane holds something under it and has no room to ask for more.
+    pub(super) fn keep_at(&self, place: usize) -> Option<MonoTime> {
+        let lane = self.lanes.get(place).filter(|lane| lane.pull == PullState::None && !lane.keeping && self.session.is_some())?;
+        lane.cell.office().desk.lane.pin_to_keep()?;
+        Some(lane.asked_at.plus_millis(lane.pin_millis? / KEEPS))
+    }
+
+    pub(super) fn keep_pin(&mut self, place: usize) {
+        let now = self.clock.mono();
+        if self.keep_at(place).is_none_or(|at| at > now) {
+            return;
+        }
+        let Some(lane) = self.lanes.get_mut(place) else { return };
+        lane.asked_at = now;
+        let pin = {
+            let office = lane.cell.office();
+            office.desk.lane.pin_to_keep().and_then(|number| office.pin(number))
+        };
+        let Some((pin, session)) = pin.zip(self.session.as_mut()) else { return };
+        // Refused where there is no room, and tried again before the pin is over.
+        if let Ok(operation) = session.begin_pull(lane.cell.binding.consumer(), &PullRequest::keeping(pin)) {
+            lane.keeping = true;
+            self.begun(operation, Purpose::Keep { lane: place }, limits::ANSWER_MILLIS.default);
+        }
+    }
+
+    pub(super) fn take_kept(&mut self, place: usize, end: Ended) {
+        let now = self.clock.mono();
+        let Some(lane) = self.lanes.get_mut(place) else { return };
+        lane.keeping = false;
+        if matches!(end.how, PullClose::Status { status: PullStatus::PinLost, .. }) {
+            lane.pull = PullState::None;
+            lane.cell.office().desk.lane.handle_pull_ended(now, PullEnd::PinLost);
+        }
     }
 
     /// The broker was heard of a pull.
@@ -204,6 +246,11 @@ impl Carrier {
     }
 }
 
+/// Whether a consumer need not be seen again before a pull: it was seen to be right a short while ago, and under this pin (T-106).
+fn is_known(seen_at: Option<MonoTime>, now: MonoTime, has_pin: bool) -> bool {
+    has_pin && seen_at.is_some_and(|at| now.since(at).as_millis() < u128::from(limits::PROFILE_MILLIS.default))
+}
+
 /// What the end of a pull means for its lane, and what is somebody's to mend (D-11).
 fn meaning(end: Ended) -> (PullEnd, Option<crate::triggers::trouble::Trouble>) {
     match end.how {
@@ -217,5 +264,60 @@ fn meaning(end: Ended) -> (PullEnd, Option<crate::triggers::trouble::Trouble>) {
         PullClose::Failed(error) if matches!(error.evidence, latent_nats_proto::Evidence::Cancelled) => (PullEnd::Refused, None),
         PullClose::Failed(error) if error.possible_write => (PullEnd::Refused, Some(of_evidence(error.evidence))),
         PullClose::Failed(error) => (PullEnd::Refused, Some(of_pull(error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latent_nats_proto::Evidence;
+    use latent_nats_proto::session::Pending;
+    use latent_nats_proto::triggers::PullError;
+
+    use super::*;
+
+    /// T-106.
+    #[test]
+    fn a_consumer_is_known_for_thirty_seconds_under_one_pin() {
+        let seen = MonoTime::from_millis(1_000);
+        let known = |millis: u64, has_pin: bool| is_known(Some(seen), MonoTime::from_millis(1_000 + millis), has_pin);
+        assert!(known(0, true) && known(29_999, true) && !known(30_000, true), "for so long");
+        assert!(!known(0, false), "another pin is another consumer's state");
+        assert!(!is_known(None, seen, true), "not before it was seen, and not after something unexpected");
+    }
+
+    /// D-11, T-108: every end of a pull.
+    #[test]
+    fn each_end_of_a_pull_has_its_meaning_and_what_is_to_mend_is_told() {
+        use PullStatus as S;
+        let status = |status, delivered| {
+            let pending = Some(Pending { messages: 1, bytes: 1 });
+            let (end, trouble) = meaning(Ended { delivered, how: PullClose::Status { status, pending } });
+            (end, trouble.map(|trouble| trouble.fault.kind()))
+        };
+        let table = [
+            (S::Empty, PullEnd::Over, None),
+            (S::Expired, PullEnd::Over, None),
+            (S::BatchCompleted, PullEnd::Over, None),
+            (S::AtCapacity, PullEnd::Refused, None),
+            (S::PinLost, PullEnd::PinLost, None),
+            (S::LeadershipChange, PullEnd::Refused, Some("leadership-change")),
+            (S::ServerShutdown, PullEnd::Refused, Some("server-shutdown")),
+            (S::ConsumerDeleted, PullEnd::Refused, Some("consumer-missing")),
+            (S::PushBased, PullEnd::Refused, Some("push-based")),
+            (S::RequestTooLarge, PullEnd::Refused, Some("request-too-large")),
+            (S::MessageTooLarge, PullEnd::Refused, Some("message-too-large")),
+            (S::Precondition, PullEnd::Refused, Some("precondition")),
+            (S::TooManyRequests, PullEnd::Refused, Some("too-many-requests")),
+            (S::NoResponders, PullEnd::Refused, Some("no-responders")),
+            (S::Unknown(499), PullEnd::Refused, Some("unknown-status")),
+        ];
+        for (given, end, trouble) in table {
+            assert_eq!(status(given, 0), (end, trouble), "{given:?}");
+        }
+        assert_eq!(status(S::MessageTooLarge, 1), (PullEnd::Over, None), "the bytes of the pull are used up");
+        let (end, trouble) = meaning(Ended { delivered: 3, how: PullClose::Complete });
+        assert!(end == PullEnd::Over && trouble.is_none());
+        let failed = |evidence| meaning(Ended { delivered: 0, how: PullClose::Failed(PullError { evidence, possible_write: true }) });
+        assert!(failed(Evidence::Cancelled).1.is_none() && failed(Evidence::PublishRefused).1.is_some());
     }
 }

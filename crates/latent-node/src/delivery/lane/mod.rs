@@ -305,6 +305,11 @@ impl Lane {
         self.gate.is_open()
     }
 
+    /// The pin, while something is held under it and no pull keeps it: a pull that brings nothing has to.
+    pub fn pin_to_keep(&self) -> Option<PinId> {
+        self.pin.filter(|_| self.is_taking() && self.connected && !self.pull_open && !self.held.is_empty())
+    }
+
     /// Whether the message's record is to be kept.
     pub fn holds(&self, sequence: u64) -> bool {
         self.held.get(&sequence).is_some_and(|held| held.stage != Stage::Away)

@@ -1,7 +1,7 @@
 //! The durable consumers that a configuration's triggers need. No I/O.
 
 use latent_bridge::nats_bus::{Beginning, Durable, Least};
-use latent_nats::lanes::{LaneBinding, LaneDraft};
+use latent_nats::lanes::LaneBinding;
 use latent_nats::triggers::TriggerBinding;
 use serde_json::json;
 
@@ -28,6 +28,11 @@ const ABSENT_OF_V1: &[&str] = &[
 /// for many nodes.
 const WAITING: u64 = 8;
 const WAITING_MADE: u64 = 64;
+
+/// How long, in nanoseconds, a node keeps a partition without being heard of, at least and as it is made: another one waits as long when it has
+/// stopped. What runs long keeps its pin by pulls that bring nothing, so no run has to be shorter.
+const PRIORITY_TIMEOUT: u64 = 3_000_000_000;
+const PRIORITY_TIMEOUT_MADE: u64 = 6_000_000_000;
 
 /// The consumers at `site`, and a word on triggers elsewhere.
 pub(super) fn expected(config: &Config, site: &Site) -> (Vec<Durable>, Vec<String>) {
@@ -79,7 +84,7 @@ fn durable(binding: &TriggerBinding) -> Durable {
 
 /// T-101 as the broker writes it.
 fn pinned(LaneTrigger { trigger, .. }: &LaneTrigger, lane: &LaneBinding) -> Durable {
-    let (profile, draft) = (lane.consumer().profile(), lane.draft());
+    let profile = lane.consumer().profile();
     let settings = json!({
         "durable_name": profile.consumer,
         "filter_subject": profile.filter_subject,
@@ -91,7 +96,6 @@ fn pinned(LaneTrigger { trigger, .. }: &LaneTrigger, lane: &LaneBinding) -> Dura
         "priority_policy": "pinned_client",
     });
     let least = |field, value, or_unbounded| Least { field, value, made: value, or_unbounded };
-    let priority_timeout = priority_timeout_millis(draft).saturating_mul(1_000_000);
     Durable {
         stream: profile.stream.clone(),
         consumer: profile.consumer.clone(),
@@ -102,7 +106,7 @@ fn pinned(LaneTrigger { trigger, .. }: &LaneTrigger, lane: &LaneBinding) -> Dura
             least("max_batch", u64::from(profile.batch_max), true),
             least("max_expires", profile.expires_nanos_max, true),
             least("max_bytes", profile.request_bytes_max, true),
-            least("priority_timeout", priority_timeout, false),
+            Least { made: PRIORITY_TIMEOUT_MADE, ..least("priority_timeout", PRIORITY_TIMEOUT, false) },
         ],
         beginning: Some(match trigger.start {
             StartPosition::Earliest => Beginning::Earliest,
@@ -111,12 +115,3 @@ fn pinned(LaneTrigger { trigger, .. }: &LaneTrigger, lane: &LaneBinding) -> Dura
         absent: ABSENT,
     }
 }
-
-/// How long a node keeps a partition without asking for more. While all its places are taken by runs it does not ask, so this is longer than
-/// the longest run; another node waits as long when one has stopped.
-const fn priority_timeout_millis(lane: &LaneDraft) -> u64 {
-    lane.operation_timeout_millis.saturating_add(PRIORITY_MARGIN_MILLIS)
-}
-
-/// For asking again behind the end of the longest run.
-const PRIORITY_MARGIN_MILLIS: u64 = 2_000;
