@@ -58,6 +58,8 @@ impl Consumers {
     /// What the cycle says, with what the broker says.
     pub(super) fn status(&self, cycle: TriggerStatus) -> TriggerStatus {
         let waits = self.pending.is_some_and(|pending| pending > 0);
+        // At the broker, for whom there is room.
+        let behind = self.pending.zip(self.unacknowledged).map(|(pending, unacknowledged)| pending.saturating_sub(unacknowledged));
         // A pull that stands at the broker while nothing comes is no work.
         let rests = self.pending == Some(0) && cycle.unacknowledged == Some(0) && cycle.delayed == 0;
         let cycle_state = if cycle.state == BindingState::Busy && rests { BindingState::Idle } else { cycle.state };
@@ -67,6 +69,8 @@ impl Consumers {
             BindingState::Idle if self.stranded > 0 => BindingState::Stranded,
             // Messages wait at the broker, or another node has them.
             BindingState::Idle if waits => BindingState::Busy,
+            BindingState::Delayed if behind > Some(0) => BindingState::Busy,
+            BindingState::Saturated if behind == Some(0) && cycle.delayed > 0 => BindingState::Delayed,
             state => state,
         };
         TriggerStatus {

@@ -77,7 +77,7 @@ impl Cycle {
             CycleState::Idle
         } else if self.is_full(unacknowledged) && self.cursor < self.known_end && self.ready.is_empty() {
             CycleState::Saturated
-        } else if unacknowledged == 0 && self.ready.is_empty() && !self.wants_pull() && self.pull_open.is_none() {
+        } else if unacknowledged == 0 && self.ready.is_empty() && self.is_all_looked_at() {
             CycleState::Delayed
         } else {
             CycleState::Busy
@@ -90,6 +90,14 @@ impl Cycle {
             return self.handed_room() == 0 && unacknowledged == 0;
         }
         self.window_used() >= self.options.window_max
+    }
+
+    /// Whether nothing is known to lie beyond what is listed. A pull from a broker stands open for what may still come.
+    fn is_all_looked_at(&self) -> bool {
+        if self.is_handed_out() {
+            return self.entries.values().any(|entry| matches!(entry.state, State::Delayed(_)));
+        }
+        !self.wants_pull() && self.pull_open.is_none()
     }
 
     fn is_delayed(&self, offset: Offset) -> bool {
