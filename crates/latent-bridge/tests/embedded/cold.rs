@@ -23,13 +23,12 @@ fn with_storage(storage: Arc<TestStorage>, clock: &Arc<SetClock>, archive: Archi
     EngineOptions { storage, clock: Arc::clone(clock) as _, limits: small_limits(), archive, ..EngineOptions::default() }
 }
 
-/// A log with records that have expired at `THEN` and some that have not.
+/// A log with records that have expired at `THEN`.
 struct Aged {
     directory: tempfile::TempDir,
     clock: Arc<SetClock>,
     broker: EmbeddedBroker,
     old: Vec<Published>,
-    young: Vec<Published>,
 }
 
 impl Aged {
@@ -39,16 +38,15 @@ impl Aged {
         let broker = EmbeddedBroker::provision_with(directory.path(), &manifest(&[("t", 3)], uri), options).unwrap();
         let old = publish(&broker, "t", "old", 40);
         clock.set(HOUR / 2);
-        // Ends the segment, so that what is young lies in another one.
         assert_eq!(broker.maintain(UnixMillis(0)).unwrap().expired_records, 0);
-        Self { directory, clock, broker, old, young: Vec::new() }
+        Self { directory, clock, broker, old }
     }
 
     fn reopen(self, archive: ArchiveOptions) -> Self {
-        let Self { directory, clock, broker, old, young } = self;
+        let Self { directory, clock, broker, old } = self;
         drop(broker);
         let broker = EmbeddedBroker::open_with(directory.path(), options(&clock, archive)).unwrap();
-        Self { directory, clock, broker, old, young }
+        Self { directory, clock, broker, old }
     }
 
     fn hot(&self) -> u64 {
