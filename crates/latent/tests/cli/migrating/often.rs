@@ -31,7 +31,7 @@ impl Chance {
 }
 
 fn records() -> u64 {
-    std::env::var(RECORDS).map_or(30_000, |records| records.parse().unwrap())
+    std::env::var(RECORDS).map_or(15_000, |records| records.parse().unwrap())
 }
 
 fn spawn(env: &CliEnv, words: &[&str]) -> ChildGuard {
