@@ -31,7 +31,7 @@ impl Chance {
 }
 
 fn records() -> u64 {
-    std::env::var(RECORDS).map_or(30_000, |records| records.parse().unwrap())
+    std::env::var(RECORDS).map_or(15_000, |records| records.parse().unwrap())
 }
 
 fn spawn(env: &CliEnv, words: &[&str]) -> ChildGuard {
@@ -127,10 +127,10 @@ fn ten_kills_on_the_way_to_a_broker_and_ten_on_the_way_back_lose_and_double_noth
     let mut lost = 0;
     let after_kill = |kills: u32| {
         // Half of them come back when the broker knows no uid any more, some without what was noted.
-        if kills % 2 == 0 {
+        if kills.is_multiple_of(2) {
             forget_uids(&broker);
         }
-        if kills % 5 == 0 {
+        if kills.is_multiple_of(5) {
             lost += u32::from(std::fs::remove_file(env.folder().join("to")).is_ok());
         }
     };
