@@ -163,3 +163,24 @@ async fn a_driver_stops_although_a_settlement_is_uncertain_and_a_pull_is_open() 
     driving.stop().await;
     assert_eq!((bench.manager.snapshot().node.held(), source.with(|desk| desk.lane.held())), (0, 0));
 }
+
+/// A reservation stands behind the pull, and may be older than what the event's service is by then.
+#[tokio::test(start_paused = true)]
+async fn an_event_is_for_what_its_route_names_when_it_comes() {
+    let bench = Bench::new(2, &["acme"]);
+    let source = Handed::new(&bench);
+    let driving = drive(&bench, &source);
+    while bench.manager.snapshot().node.held() == 0 {
+        tokio::task::yield_now().await;
+    }
+    // What was reserved for may not start any more.
+    bench.publish_again("acme");
+    bench.catalog.revoke(bench.publications["acme"], latent_node::RevocationScope::Whole).unwrap();
+    source.deliver(7, 1, "ok").await;
+    source.open_gate().await;
+    source.sent(|command| matches!(command, LaneCommand::Settle { .. }).then_some(())).await;
+    source.with(|desk| desk.lane.handle_settled(bench.clock.mono(), 7, Confirmation::Confirmed));
+    bench.until(&driving, |status| status.acknowledged == 1).await;
+    assert_eq!(bench.backend.started(), ["acme/7#1"]);
+    driving.stop().await;
+}

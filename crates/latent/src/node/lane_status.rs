@@ -96,6 +96,16 @@ mod tests {
     }
 
     #[test]
+    fn whether_anything_waits_behind_what_is_here_is_what_the_broker_says() {
+        use BindingState::{Busy, Delayed, Saturated};
+        for (cycle, behind, expected) in [(Delayed, 0, Delayed), (Delayed, 1, Busy), (Saturated, 0, Delayed), (Saturated, 1, Saturated)] {
+            let here = TriggerStatus { state: cycle, delayed: 1, ..stopped_as("t".to_owned(), "in".to_owned()) };
+            let consumers = Consumers { unacknowledged: Some(8), ..consumers(Some(8 + behind), 0, None) };
+            assert_eq!(consumers.status(here).state, expected, "{cycle:?} {behind}");
+        }
+    }
+
+    #[test]
     fn what_the_broker_says_and_what_the_cycle_does_are_one_state() {
         use BindingState::{Busy, Delayed, Idle, Saturated, Stalled, Stopped, Stranded};
         for (cycle, unacknowledged, pending, stranded, trouble, expected) in [

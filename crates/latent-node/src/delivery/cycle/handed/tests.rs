@@ -67,6 +67,22 @@ fn events_of_one_key_run_in_order_and_of_different_keys_at_once_within_what_is_r
 }
 
 #[test]
+fn events_that_wait_for_a_delay_are_delayed_and_take_all_there_is_when_no_place_is_left() {
+    for (in_flight_max, expected) in [(3, CycleState::Delayed), (2, CycleState::Saturated)] {
+        let mut cycle = cycle(5, in_flight_max);
+        cycle.poll(NOW);
+        hand(&mut cycle, 1, 0, 1);
+        hand(&mut cycle, 2, 0, 1);
+        assert_eq!(begun(&mut cycle), [(1, 1)]);
+        assert_eq!(cycle.snapshot().state, CycleState::Busy);
+        cycle.handle_finished(NOW, Offset(1), &trap());
+        while cycle.poll(NOW).is_some() {}
+        // The pull for what may still come stands open.
+        assert_eq!(cycle.snapshot().state, expected);
+    }
+}
+
+#[test]
 fn a_retry_is_local_and_holds_back_its_key_and_its_place() {
     let mut cycle = cycle(5, 2);
     cycle.poll(NOW);
