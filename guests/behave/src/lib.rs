@@ -4,6 +4,7 @@
 
 mod confinement;
 mod hostile;
+mod witness;
 
 use std::fmt::Debug;
 
@@ -25,6 +26,7 @@ fn handle(event: Event) -> Handled {
         "publish-then-trap" => publish_then_trap(rest),
         "publish-bytes" => publish_bytes(rest),
         "publish-content" => publish_content(&event, rest),
+        "witness" => witness::witness(&event, rest),
         "derive" => saw([context::derive(), context::derive(), context::derive_label("a"), context::derive_label("")]),
         "context" => saw((context::activation_id(), context::trace(), context::tenant())),
         "remaining" => remaining(),

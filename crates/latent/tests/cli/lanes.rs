@@ -8,9 +8,9 @@ use latent_testkit::require_broker;
 
 use super::*;
 
-const OPERATOR: &str = "ops";
+pub(super) const OPERATOR: &str = "ops";
 /// Of every user.
-const PASSWORD: &str = "MARKER-9e02";
+pub(super) const PASSWORD: &str = "MARKER-9e02";
 
 const TOPICS: &str = "\
 manifest_version: 1
@@ -48,7 +48,7 @@ const ON_STREAM: &str = "[[trigger]]\nid = \"intake\"\nstream = \"ORDERS\"\ncons
                          operation_timeout_millis = 1000\nack_wait_millis = 3000\npayload_ceiling_bytes = 65536\n";
 
 /// A folder with a node's configuration for a broker there.
-fn folder(node: &str, address: &str, root: &[u8], (guest, triggers): (Guest, &str)) -> CliEnv {
+pub(super) fn folder(node: &str, address: &str, root: &[u8], (guest, triggers): (Guest, &str)) -> CliEnv {
     let env = CliEnv::new(env!("CARGO_BIN_EXE_latent"));
     env.write("bridge.yaml", TOPICS);
     env.write("work.wasm", guest.component);
@@ -56,6 +56,33 @@ fn folder(node: &str, address: &str, root: &[u8], (guest, triggers): (Guest, &st
     std::fs::set_permissions(env.write("secrets.key", [7; 32]), std::fs::Permissions::from_mode(0o600)).unwrap();
     env.write("latent.toml", config(address, node, triggers));
     env
+}
+
+/// A broker with the users that `latent broker permissions` prints for the configuration of `env`.
+pub(super) fn knowing(env: &CliEnv) -> BrokerSpec {
+    let printed = documents(&env.run(["broker", "permissions", "--operator", OPERATOR, "--json"]).with_status(0)).remove(0);
+    let subjects = |of: &Value| serde_json::from_value::<Vec<String>>(of.clone()).unwrap();
+    let user = |user: &Value| BrokerUser {
+        name: user["user"].as_str().unwrap().to_owned(),
+        password: PASSWORD.to_owned(),
+        publish: subjects(&user["publish"]),
+        subscribe: subjects(&user["subscribe"]),
+    };
+    let users: Vec<_> = printed["brokers"][0]["users"].as_array().unwrap().iter().map(user).collect();
+    assert_eq!(users.iter().map(|user| user.name.as_str()).collect::<Vec<_>>(), ["bus", "acme-in", OPERATOR]);
+    BrokerSpec { server_name: "broker.latent.test".to_owned(), ..BrokerSpec::with_users(users) }
+}
+
+/// Stores a node's passwords for the broker at this port.
+pub(super) fn put_passwords(env: &CliEnv, port: u16) {
+    let port = port.to_string();
+    let put = |words: &[&str]| {
+        let place = ["--server-name", "broker.latent.test", "--port", &port];
+        let words = [&["secret", "put"], words, &place].concat();
+        let _ = env.run_with_input(words, PASSWORD.as_bytes().to_vec()).with_status(0);
+    };
+    put(&["bus", "--bus"]);
+    put(&["acme-in", "--tenant", "acme", "--provider", "triggers"]);
 }
 
 /// A broker that knows what `latent broker` said and no more, and what nodes on it are made of.
@@ -71,18 +98,7 @@ impl World {
     fn start(guest: Guest, triggers: &str) -> Self {
         let ca = TestCa::new();
         let root = ca.root_der();
-        let printing = folder("edge", "127.0.0.1:4222", &root, (guest, triggers));
-        let printed = documents(&printing.run(["broker", "permissions", "--operator", OPERATOR, "--json"]).with_status(0)).remove(0);
-        let subjects = |of: &Value| serde_json::from_value::<Vec<String>>(of.clone()).unwrap();
-        let user = |user: &Value| BrokerUser {
-            name: user["user"].as_str().unwrap().to_owned(),
-            password: PASSWORD.to_owned(),
-            publish: subjects(&user["publish"]),
-            subscribe: subjects(&user["subscribe"]),
-        };
-        let users: Vec<_> = printed["brokers"][0]["users"].as_array().unwrap().iter().map(user).collect();
-        assert_eq!(users.iter().map(|user| user.name.as_str()).collect::<Vec<_>>(), ["bus", "acme-in", OPERATOR]);
-        let spec = BrokerSpec { server_name: "broker.latent.test".to_owned(), ..BrokerSpec::with_users(users) };
+        let spec = knowing(&folder("edge", "127.0.0.1:4222", &root, (guest, triggers)));
         let broker = Broker::start_with_ca(spec.stream(StreamSpec::new("ORDERS", ["orders.>"])).disk(64 << 20), ca);
         Self { broker, root, guest, triggers: triggers.to_owned() }
     }
@@ -90,14 +106,7 @@ impl World {
     /// A node's folder, with its passwords.
     fn node(&self, name: &str) -> CliEnv {
         let env = folder(name, &self.broker.address().to_string(), &self.root, (self.guest, &self.triggers));
-        let port = self.broker.address().port().to_string();
-        let put = |words: &[&str]| {
-            let place = ["--server-name", "broker.latent.test", "--port", &port];
-            let words = [&["secret", "put"], words, &place].concat();
-            let _ = env.run_with_input(words, PASSWORD.as_bytes().to_vec()).with_status(0);
-        };
-        put(&["bus", "--bus"]);
-        put(&["acme-in", "--tenant", "acme", "--provider", "triggers"]);
+        put_passwords(&env, self.broker.address().port());
         env
     }
 
@@ -118,7 +127,7 @@ impl World {
     }
 }
 
-fn as_operator(env: &CliEnv, words: &[&str], status: i32) -> String {
+pub(super) fn as_operator(env: &CliEnv, words: &[&str], status: i32) -> String {
     let output = env.command(words).envs([("AV_NATS_USER", OPERATOR), ("AV_NATS_PASSWORD", PASSWORD)]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(status), "{words:?}: {text}");
@@ -126,7 +135,7 @@ fn as_operator(env: &CliEnv, words: &[&str], status: i32) -> String {
     text
 }
 
-fn status(env: &CliEnv, id: &str) -> Value {
+pub(super) fn status(env: &CliEnv, id: &str) -> Value {
     let all = documents(&env.run(["trigger", "status", "--json"]).with_status(0));
     all.into_iter().find(|status| status["id"] == json!(id)).unwrap()
 }

@@ -10,6 +10,7 @@ mod completeness;
 mod config;
 mod deadletter;
 mod dev;
+mod endurance;
 mod forgetting;
 mod holding;
 mod invoking;

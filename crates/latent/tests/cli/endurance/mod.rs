@@ -1,0 +1,137 @@
+//! Many events through `nats-jetstream-pull-v2` while nodes, brokers and connections fail, and what must hold in the end. Nodes are the real
+//! program with a real function; what ran when is read from what that function wrote down.
+//!
+//! `LATENT_LANES_EVENTS` and `LATENT_LANES_CLUSTER_EVENTS` make the runs long (`cargo xtask campaign lanes`, `lanes-cluster`);
+//! `LATENT_LANES_SEED` chooses what goes wrong, and when.
+
+mod chance;
+mod faults;
+mod nodes;
+mod publishing;
+mod verdict;
+mod world;
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use latent_testkit::{require_broker, wait_until};
+
+use chance::Chance;
+use faults::{Fault, Faults};
+use nodes::Nodes;
+use publishing::Publishing;
+use verdict::Verdict;
+use world::World;
+
+/// Topics and keys of a run.
+const PARTITIONS: u32 = 8;
+const KEYS: u64 = 96;
+const DELIVERIES_MAX: u32 = 12;
+/// Anonymous memory that a node which is not ended may take on in the second half of a long run.
+const GROWTH_BYTES_MAX: u64 = 24 << 20;
+/// The same for files and sockets: connections come and go.
+const FILES_MORE_MAX: usize = 24;
+
+/// How large a run is.
+struct Plan {
+    events: u64,
+    nodes: usize,
+    brokers: usize,
+    /// What goes wrong, in this order, each when so many more events have run.
+    faults: Vec<Fault>,
+    seed: u64,
+}
+
+fn of_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// Runs a plan to its end and gives its report.
+fn run(plan: &Plan) -> String {
+    let mut chance = Chance(plan.seed);
+    let world = World::start(plan.brokers);
+    let mut nodes = Nodes::start(&world, plan.nodes);
+    let publishing = Publishing::new(&world, plan.events);
+    let begun = Instant::now();
+    let faults = std::thread::scope(|scope| {
+        scope.spawn(|| publishing.run());
+        let faults = Faults::run(plan, &mut chance, (&world, &mut nodes, &publishing));
+        nodes.start_missing(&world);
+        wait_until_settled(&world, &mut nodes, &publishing);
+        faults
+    });
+    let took = begun.elapsed();
+    world.must_be_settled();
+    nodes.must_tell_no_trouble();
+    let growth = nodes.growth();
+    nodes.stop();
+    let verdict = Verdict::of(&world, plan.events, &faults);
+    format!(
+        "{} through {} in {} s: {verdict}; a node that went on in the second half had {growth}",
+        plan.events,
+        faults.told(),
+        took.as_secs()
+    )
+}
+
+/// Nothing is left, at the broker or with a node. Waits as long as there is progress.
+fn wait_until_settled(world: &World, nodes: &mut Nodes, publishing: &Publishing<'_>) {
+    loop {
+        let before = (world.left(), world.written());
+        if before.0 == 0 && publishing.published.load(Ordering::SeqCst) == publishing.events {
+            return;
+        }
+        wait_until("events are settled", || {
+            nodes.look();
+            let (left, written) = (world.left(), world.written());
+            publishing.handled.store(written / 3, Ordering::SeqCst);
+            (left, written) != before
+        });
+    }
+}
+
+/// What goes wrong on one broker: in a long run everything, in a short one two nodes are killed and the broker.
+fn faults_of_one_broker(events: u64, chance: &mut Chance) -> Vec<Fault> {
+    if events < 5_000 {
+        return vec![Fault::KillNode, Fault::KillBroker, Fault::KillNode];
+    }
+    const KINDS: [Fault; 8] = [
+        Fault::KillNode,
+        Fault::Cut,
+        Fault::KillNode,
+        Fault::StopNode,
+        Fault::Cut,
+        Fault::KillBroker,
+        Fault::StallAndCut,
+        Fault::StallShortly,
+    ];
+    (0..events / 1_000).map(|_| KINDS[chance.index(KINDS.len())]).collect()
+}
+
+fn faults_of_a_cluster(events: u64, chance: &mut Chance) -> Vec<Fault> {
+    if events < 5_000 {
+        return vec![Fault::KillConsumerLeader, Fault::KillNode];
+    }
+    const KINDS: [Fault; 5] =
+        [Fault::KillStreamLeader, Fault::KillConsumerLeader, Fault::KillNode, Fault::KillConsumerLeader, Fault::StopNode];
+    (0..events / 1_000).map(|_| KINDS[chance.index(KINDS.len())]).collect()
+}
+
+#[test]
+fn every_event_ends_once_and_in_order_while_nodes_and_their_broker_are_killed() {
+    require_broker!();
+    let (events, seed) = (of_environment("LATENT_LANES_EVENTS", 300), of_environment("LATENT_LANES_SEED", 11));
+    let nodes = if events < 5_000 { 2 } else { 3 };
+    let faults = faults_of_one_broker(events, &mut Chance(seed ^ 0xfa));
+    let report = run(&Plan { events, nodes, brokers: 1, faults, seed });
+    println!("seed {seed}, {nodes} nodes on one broker, events: {report}");
+}
+
+#[test]
+fn every_event_ends_once_and_in_order_while_leaders_of_three_brokers_are_killed() {
+    require_broker!();
+    let (events, seed) = (of_environment("LATENT_LANES_CLUSTER_EVENTS", 200), of_environment("LATENT_LANES_SEED", 11));
+    let faults = faults_of_a_cluster(events, &mut Chance(seed ^ 0xfa));
+    let report = run(&Plan { events, nodes: 3, brokers: 3, faults, seed });
+    println!("seed {seed}, 3 nodes on three brokers, events: {report}");
+}
