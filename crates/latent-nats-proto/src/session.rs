@@ -20,8 +20,8 @@
 //! - everything that is kept is bounded by [`SessionBounds`], and reserved before it is asked for: a pull that could bring more than there is
 //!   room for is refused. So the shell may read whenever it likes.
 //!
-//! A pull that is written ends with its batch, with a status of the broker, or with the session; it is not given up, because its messages
-//! could still come. A shell whose pull is overdue, which an expiry and missing heartbeats tell, ends the session.
+//! A pull that is written ends with its batch, with a status of the broker and the messages that it says were given to the pull, or with the
+//! session; it is not given up, because its messages could still come. A shell whose pull is overdue, which an expiry and missing heartbeats tell, ends the session.
 
 mod consumer;
 mod delivered;

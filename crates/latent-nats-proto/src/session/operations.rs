@@ -32,6 +32,8 @@ pub(super) struct OpenPull {
     reserved_bytes: u64,
     /// A heartbeat waits to be taken.
     is_heard: bool,
+    /// Its status is here, and messages that were sent before it are not.
+    ending: Option<PullClose>,
 }
 
 struct Operation {
@@ -158,6 +160,7 @@ impl Operations {
             bytes_left: pull.max_bytes,
             reserved_bytes: asked,
             is_heard: false,
+            ending: None,
         }))
     }
 
@@ -250,6 +253,29 @@ impl Operations {
         self.end(id, |operation, delivered| Event::PullEnded { operation, end: PullEnd { delivered, how } });
     }
 
+    /// A status ends a pull, once every message is here that the broker has given it. A consumer with replicas sends a message when a majority
+    /// knows of its delivery, and a status at once: so the status may be first, and says how many of the messages asked for do not come.
+    /// False for a second status.
+    pub(super) fn pull_closed(&mut self, id: u64, how: PullClose) -> bool {
+        let Some(Operation { kind: Kind::Pull(pull), .. }) = self.under_way.get_mut(&id) else { return false };
+        if pull.ending.is_some() {
+            return false;
+        }
+        let unused = match how {
+            PullClose::Status { pending: Some(pending), .. } => u32::try_from(pending.messages).ok(),
+            _ => None,
+        };
+        match unused.filter(|unused| *unused < pull.messages_left) {
+            Some(unused) => {
+                pull.messages_left -= unused;
+                self.messages -= unused as usize;
+                pull.ending = Some(how);
+            }
+            None => self.pull_ended(id, how),
+        }
+        true
+    }
+
     /// The one end of an operation. What it reserved and did not use is free again.
     fn end(&mut self, id: u64, event: impl FnOnce(OperationId, u32) -> Event) {
         let Some(operation) = self.under_way.remove(&id) else { return };
@@ -312,11 +338,13 @@ impl Operations {
         pull.bytes_left -= counted;
         // The message itself stays counted until it is taken.
         pull.reserved_bytes -= bytes;
-        let is_complete = pull.messages_left == 0;
+        let (is_complete, ending) = (pull.messages_left == 0, pull.ending);
         self.events.push_back(Event::Delivered { pull: OperationId(id), message });
         if is_complete {
-            self.pull_ended(id, PullClose::Complete);
-            self.may_come_late(id, Late::Status);
+            self.pull_ended(id, ending.unwrap_or(PullClose::Complete));
+            if ending.is_none() {
+                self.may_come_late(id, Late::Status);
+            }
         }
         true
     }

@@ -131,7 +131,9 @@ fn answer(operations: &mut Operations, id: u64, status: Option<u16>, message: Me
             }
             let block = message.headers.unwrap_or_default();
             let status = read_status(code, block);
-            operations.pull_ended(id, PullClose::Status { status, pending: pending(block) });
+            if !operations.pull_closed(id, PullClose::Status { status, pending: pending(block) }) {
+                return Err(Evidence::ForeignReply);
+            }
             if matches!(status, PullStatus::Unknown(_)) {
                 return Err(Evidence::UnexpectedStatus);
             }

@@ -81,7 +81,7 @@ fn each_status_ends_its_pull_and_only_an_unknown_one_the_session() {
 fn a_status_tells_what_was_not_used_when_it_says_so_in_plain_numbers() {
     let table = [
         ("Nats-Pending-Messages: 2\r\nNats-Pending-Bytes: 99948\r\n", Some(Pending { messages: 2, bytes: 99_948 })),
-        ("Nats-Pending-Bytes: 0\r\nX: y\r\nNats-Pending-Messages:1\r\n", Some(Pending { messages: 1, bytes: 0 })),
+        ("Nats-Pending-Bytes: 0\r\nX: y\r\nNats-Pending-Messages:3\r\n", Some(Pending { messages: 3, bytes: 0 })),
         ("Nats-Pending-Messages: 2\r\n", None),
         ("Nats-Pending-Messages: -2\r\nNats-Pending-Bytes: 1\r\n", None),
         ("Nats-Pending-Messages: \r\nNats-Pending-Bytes: 1\r\n", None),

@@ -65,6 +65,38 @@ fn a_status_after_some_messages_ends_the_pull_and_says_how_many_came() {
     assert_eq!(session.closed(), Some(Evidence::ForeignReply));
 }
 
+/// As brokers with replicas do it: the status leaves at once, a message when a majority knows of its delivery.
+#[test]
+fn a_status_that_comes_before_its_pull_s_messages_ends_it_behind_them() {
+    let completed = |unused: u32| format!("409 Batch Completed\r\nNats-Pending-Messages: {unused}\r\nNats-Pending-Bytes: 9");
+    let ended_by =
+        |unused: u64| PullClose::Status { status: PullStatus::BatchCompleted, pending: Some(Pending { messages: unused, bytes: 9 }) };
+    // How many come before the status, behind it, and never.
+    for (before, behind, unused) in [(0, 2, 0), (1, 1, 0), (0, 1, 1), (0, 1, 2), (2, 1, 4)] {
+        let mut session = session();
+        let pull = session.begin_pull(&partition(0), &pull_of(before + behind + unused)).unwrap();
+        write(&mut session);
+        (1..=before).for_each(|sequence| session.received(&delivery(0, u64::from(sequence), "", "a")));
+        session.received(&status(pull, &completed(unused)));
+        assert_eq!(delivered(&mut session).len(), before as usize);
+        assert_eq!((session.under_way(), session.operations.reserved().0), (1, behind as usize), "what cannot come is free");
+        assert_eq!(session.begin_pull(&partition(0), &pull_of(1)), Err(SessionRefused::PullOpen));
+        (1..=behind).for_each(|sequence| session.received(&delivery(0, u64::from(before + sequence), "", "a")));
+        let end = PullEnd { delivered: before + behind, how: ended_by(u64::from(unused)) };
+        assert_eq!(events(&mut session).last(), Some(&Event::PullEnded { operation: pull, end }));
+        assert_eq!((session.under_way(), session.operations.reserved()), (0, (0, 0)));
+        // Its status was here: there is no other, and nothing more of it.
+        session.received(&status(pull, &completed(unused)));
+        assert_eq!(session.closed(), Some(Evidence::ForeignReply));
+    }
+    let mut session = session();
+    let pull = session.begin_pull(&partition(0), &pull_of(2)).unwrap();
+    write(&mut session);
+    session.received(&status(pull, &completed(1)).repeat(2));
+    assert_eq!(session.closed(), Some(Evidence::ForeignReply));
+    assert!(events(&mut session).iter().any(|event| matches!(event, Event::PullEnded { .. })), "lost with its connection");
+}
+
 #[test]
 fn a_message_is_handed_out_with_its_own_fields_and_the_broker_s_pin() {
     let fields = "Content-Type: application/json\r\nNats-Msg-Id:u1\r\nLsf-Attr-a:  b c \r\nNats-Pin-Id: spoofed\r\nno colon\r\nlsf-attr-a: second\r\n";

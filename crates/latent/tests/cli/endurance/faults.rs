@@ -120,10 +120,13 @@ impl Faults {
                 let (connection, direction) = node.inject(chance, Wire::Stall);
                 pass(LONG_STALL);
                 // What was held never arrives: the connection ends at the byte where the other direction is just then.
-                let (proxy, other) = (node.proxy.as_ref().unwrap(), match direction {
-                    Direction::ToBroker => Direction::ToClient,
-                    Direction::ToClient => Direction::ToBroker,
-                });
+                let (proxy, other) = (
+                    node.proxy.as_ref().unwrap(),
+                    match direction {
+                        Direction::ToBroker => Direction::ToClient,
+                        Direction::ToClient => Direction::ToBroker,
+                    },
+                );
                 let here = || proxy.inject(Some(connection), other, At::Byte(proxy.bytes_of(connection, other)), Wire::Cut);
                 let cut = (0..20).any(|_| {
                     let watch = here();

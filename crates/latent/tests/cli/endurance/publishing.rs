@@ -6,8 +6,8 @@ use latent_bridge::{EventBus, NatsBus};
 use latent_core::{Attributes, MediaType, NewRecord, Partition, Uid};
 use latent_testkit::wait_until;
 
-use super::world::World;
 use super::KEYS;
+use super::world::World;
 
 const AHEAD_MAX: u64 = 2_000;
 const BATCH: u64 = 50;

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use latent_core::StoredRecord;
 
+use super::DELIVERIES_MAX;
 use super::faults::Faults;
 use super::publishing::{Kind, uid};
 use super::world::{World, stored};
-use super::DELIVERIES_MAX;
 
 /// How long after a fault its consequences are seen: leases, deadlines and a connection that is made again.
 const CONSEQUENCES_MILLIS: u64 = 15_000;
@@ -65,7 +65,8 @@ impl Verdict {
         let (done, problems) = verdict.read(&stored(&bus, "out"), (&inputs, &letters), faults);
         assert!(problems.is_empty(), "{} problems: {:#?}", problems.len(), &problems[..problems.len().min(20)]);
         for (offset, input) in &inputs {
-            let end = End { done: done.get(offset).copied().unwrap_or_default(), letters: letters.get(offset).cloned().unwrap_or_default() };
+            let end =
+                End { done: done.get(offset).copied().unwrap_or_default(), letters: letters.get(offset).cloned().unwrap_or_default() };
             verdict.count(*offset, input, &end);
         }
         verdict
@@ -92,7 +93,8 @@ impl Verdict {
         let (mut done, mut problems, mut uids) = (HashMap::<u64, u64>::new(), Vec::new(), BTreeSet::new());
         let ended: BTreeSet<String> = written.iter().map(text).filter(|text| text.starts_with("ended")).map(run_of).collect();
         // By key: the highest event that began, the highest output, and the run that has not ended yet though it will.
-        let (mut highest, mut last_done, mut open) = (HashMap::<&str, u64>::new(), HashMap::<&str, u64>::new(), HashMap::<&str, String>::new());
+        let (mut highest, mut last_done, mut open) =
+            (HashMap::<&str, u64>::new(), HashMap::<&str, u64>::new(), HashMap::<&str, String>::new());
         for record in written {
             let (text, at) = (text(record), record.record.stored_at.0);
             let mut words = text.split(' ');

@@ -44,6 +44,10 @@ struct Reader {
     reading: Reading,
     /// Messages of both pulls.
     delivered: [u32; 2],
+    /// Those that they may still bring.
+    left: [u64; 2],
+    /// The status that was here before them.
+    ending: [Option<PullStatus>; 2],
     heard: bool,
     /// The status of the second pull may follow.
     late: bool,
@@ -51,7 +55,7 @@ struct Reader {
 
 pub(super) fn read(bytes: &[u8]) -> Reading {
     let reading = Reading { told: Vec::new(), open: (1..=OPERATIONS).collect(), is_broken: false, is_within_frame: false };
-    let mut reader = Reader { reading, delivered: [0; 2], heard: false, late: false };
+    let mut reader = Reader { reading, delivered: [0; 2], left: [3, 1], ending: [None; 2], heard: false, late: false };
     let mut rest = bytes;
     while !rest.is_empty() {
         match reader.frame(rest) {
@@ -91,6 +95,17 @@ fn status(block: &[u8]) -> Result<Option<(u16, String)>, Broken> {
         rest if rest.starts_with(' ') && !rest.chars().any(|c| c.is_ascii_control()) => Ok(Some((code, rest[1..].to_lowercase()))),
         _ => Err(Broken),
     }
+}
+
+/// What a status says of the messages that do not come any more.
+fn unused(block: &[u8]) -> Option<u64> {
+    let text: String = block.iter().map(|byte| char::from(*byte)).collect();
+    let number = |name: &str| {
+        let value = text.split("\r\n").skip(1).find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        let value = value.trim_matches([' ', '\t', '\n', '\r', '\u{c}']);
+        (!value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit())).then(|| value.parse::<u64>().ok())?
+    };
+    number("Nats-Pending-Messages").filter(|_| number("Nats-Pending-Bytes").is_some())
 }
 
 impl Reader {
@@ -143,14 +158,14 @@ impl Reader {
         }
         let status = if header_bytes.is_some() { status(block)? } else { None };
         match (1..=OPERATIONS).find(|operation| **subject == *inbox(*operation)) {
-            Some(operation) => self.answer(operation, status, header_bytes.is_some(), payload)?,
+            Some(operation) => self.answer(operation, status, header_bytes.map(|_| block), payload)?,
             None if status.is_none() => self.delivery(subject, reply, block, payload)?,
             None => return Err(Broken),
         }
         Ok(Some(line_end + 1 + total + 2))
     }
 
-    fn answer(&mut self, operation: u64, status: Option<(u16, String)>, has_headers: bool, payload: &[u8]) -> Result<(), Broken> {
+    fn answer(&mut self, operation: u64, status: Option<(u16, String)>, block: Option<&[u8]>, payload: &[u8]) -> Result<(), Broken> {
         if operation == SECOND_PULL && !self.is_open(operation) && self.late {
             let (code, _) = status.filter(|_| payload.is_empty()).ok_or(Broken)?;
             self.late = code == 100;
@@ -163,7 +178,7 @@ impl Reader {
             INSPECT if status.is_none() => self.end(Told::Inspected(operation, info(payload))),
             FIRST_PULL | SECOND_PULL => {
                 let (code, text) = status.filter(|_| payload.is_empty()).ok_or(Broken)?;
-                let delivered = self.delivered[usize::from(operation == SECOND_PULL)];
+                let index = usize::from(operation == SECOND_PULL);
                 let status = match (code, &*text) {
                     (100, _) => {
                         if !std::mem::replace(&mut self.heard, true) {
@@ -180,13 +195,22 @@ impl Reader {
                     (503, _) => PullStatus::NoResponders,
                     (code, _) => PullStatus::Unknown(code),
                 };
-                self.end(Told::Ended(operation, delivered, Some(status)));
+                if self.ending[index].is_some() {
+                    return Err(Broken);
+                }
+                match unused(block.unwrap_or_default()).filter(|unused| *unused < self.left[index]) {
+                    Some(unused) => {
+                        self.left[index] -= unused;
+                        self.ending[index] = Some(status);
+                    }
+                    None => self.end(Told::Ended(operation, self.delivered[index], Some(status))),
+                }
                 if matches!(status, PullStatus::Unknown(_)) {
                     return Err(Broken);
                 }
             }
             INSPECT => return Err(Broken),
-            _ if has_headers || !payload.is_empty() => return Err(Broken),
+            _ if block.is_some() || !payload.is_empty() => return Err(Broken),
             _ => self.end(Told::Settled(operation)),
         }
         Ok(())
@@ -200,9 +224,9 @@ impl Reader {
         if deliveries == 0 || sequence == 0 || of_consumer == 0 {
             return Err(Broken);
         }
-        let (operation, index, asked) = match (*consumer, subject) {
-            ("latent_a_p0", "orders.p0") => (FIRST_PULL, 0, 3),
-            ("latent_a_p1", "orders.p1") => (SECOND_PULL, 1, 1),
+        let (operation, index) = match (*consumer, subject) {
+            ("latent_a_p0", "orders.p0") => (FIRST_PULL, 0),
+            ("latent_a_p1", "orders.p1") => (SECOND_PULL, 1),
             _ => return Err(Broken),
         };
         if !self.is_open(operation) {
@@ -210,9 +234,10 @@ impl Reader {
         }
         self.delivered[index] += 1;
         self.reading.told.push(Told::Delivered(operation, sequence, block.to_vec(), payload.to_vec()));
-        if self.delivered[index] == asked {
-            self.end(Told::Ended(operation, asked, None));
-            self.late = operation == SECOND_PULL;
+        self.left[index] -= 1;
+        if self.left[index] == 0 {
+            self.end(Told::Ended(operation, self.delivered[index], self.ending[index]));
+            self.late = operation == SECOND_PULL && self.ending[index].is_none();
         }
         Ok(())
     }
