@@ -63,6 +63,22 @@ const CAMPAIGNS: &[Campaign] = &[
         line_contains: " kills of the leader ",
         lines: 1,
     },
+    Campaign {
+        name: "lanes",
+        tests: &["--test", "main", "while_nodes_and_their_broker_are_killed"],
+        variable: "LATENT_LANES_EVENTS",
+        length: "100000",
+        line_contains: " nodes on one broker, events: ",
+        lines: 1,
+    },
+    Campaign {
+        name: "lanes-cluster",
+        tests: &["--test", "main", "while_leaders_of_three_brokers_are_killed"],
+        variable: "LATENT_LANES_CLUSTER_EVENTS",
+        length: "20000",
+        line_contains: " nodes on three brokers, events: ",
+        lines: 1,
+    },
 ];
 
 /// Runs one campaign and puts its report into the page.

@@ -332,10 +332,11 @@ impl Lane {
         self.phase = Phase::Losing;
         let sequences: Vec<u64> = self.held.keys().rev().copied().collect();
         for sequence in sequences {
-            match self.held.get(&sequence).map(|held| held.stage) {
-                Some(Stage::Away | Stage::Unlisted) => drop(self.held.remove(&sequence)),
-                Some(Stage::Listed | Stage::Uncertain(_)) => self.give_up(sequence),
-                Some(Stage::Running | Stage::Due(_) | Stage::Sent(_)) | None => {}
+            match self.held.get(&sequence).map(|held| (held.stage, held.lapsed)) {
+                Some((Stage::Away | Stage::Unlisted, _)) => drop(self.held.remove(&sequence)),
+                // What has lapsed waits to come again before it is settled, and comes to others now.
+                Some((Stage::Listed | Stage::Uncertain(_), _) | (Stage::Due(_), true)) => self.give_up(sequence),
+                Some((Stage::Running | Stage::Due(_) | Stage::Sent(_), _)) | None => {}
             }
         }
         self.end_wanted(false);

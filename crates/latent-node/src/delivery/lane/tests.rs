@@ -210,6 +210,27 @@ fn a_lost_pin_gives_up_what_waits_lets_what_runs_end_and_begins_anew() {
     assert!(matches!(commands(&mut lane, NOW)[..], [LaneCommand::Inspect { .. }, LaneCommand::Pull { pin: None, .. }]));
 }
 
+/// Its lease was over when its run ended, so it waits to come again; with the pin gone it comes to somebody else.
+#[test]
+fn what_waits_to_come_again_for_its_settlement_is_given_up_with_the_pin_and_the_lane_begins_anew() {
+    let loses: [fn(&mut Lane); 3] = [Lane::handle_connection_lost, Lane::stop, |lane| lane.handle_pull_ended(at(9_100), PullEnd::PinLost)];
+    for (case, lose) in loses.into_iter().enumerate() {
+        let mut lane = running();
+        assert!(commands(&mut lane, at(9_000)).contains(&LaneCommand::Lapsed { sequence: 7 }));
+        lane.ended(7);
+        lane.settle(7, Settlement::Acknowledged);
+        assert!(commands(&mut lane, at(9_100)).iter().all(|command| !matches!(command, LaneCommand::Settled { .. })));
+        lose(&mut lane);
+        let given_up = [LaneCommand::Over { sequence: 7 }, LaneCommand::Settled { sequence: 7, confirmation: Confirmation::NotSent }];
+        assert_eq!(commands(&mut lane, at(9_100)), given_up, "{case}");
+        lane.handle_connected();
+        commands(&mut lane, at(9_100));
+        lane.want(1);
+        let asks = commands(&mut lane, at(9_100)).iter().any(|command| matches!(command, LaneCommand::Pull { pin: None, .. }));
+        assert_eq!(asks, case != 1, "a stopped lane asks for nothing more");
+    }
+}
+
 #[test]
 fn a_lane_that_stops_answers_everything_and_takes_nothing() {
     let mut lane = uncertain();

@@ -77,7 +77,8 @@ impl Nodes {
         let node = &mut self.all[index];
         if let Some(mut child) = node.child.take() {
             child.terminate().unwrap();
-            let ended = child.wait_at_most(HANG_LIMIT).unwrap().unwrap();
+            let ended = child.wait_at_most(HANG_LIMIT).unwrap();
+            let Ok(ended) = ended else { panic!("{ended:?}: {}\n{}", node.status(), node.log()) };
             assert!(ended.success(), "{ended:?}: {}", node.log());
         }
         node.middle = None;
@@ -140,8 +141,7 @@ impl Drop for Nodes {
     fn drop(&mut self) {
         if std::thread::panicking() {
             for (index, node) in self.all.iter().enumerate() {
-                let status = node.env.command(["trigger", "status", "--json"]).output().unwrap();
-                println!("node {index}: {}\n{}", String::from_utf8_lossy(&status.stdout), node.log());
+                println!("node {index}: {}\n{}", node.status(), node.log());
             }
         }
     }
@@ -159,6 +159,12 @@ impl Node {
             answers(&socket)
         });
         self.child = Some(child);
+    }
+
+    /// What it says of its trigger, if it still does.
+    fn status(&self) -> String {
+        let told = self.env.command(["trigger", "status", "--json"]).output().unwrap();
+        String::from_utf8_lossy(&told.stdout).into_owned()
     }
 
     /// The end of what it said.
