@@ -26,11 +26,26 @@ use world::World;
 /// Topics and keys of a run.
 const PARTITIONS: u32 = 8;
 const KEYS: u64 = 96;
-const DELIVERIES_MAX: u32 = 12;
+/// From so many events on a run is a long one.
+const LONG: u64 = 5_000;
 /// Anonymous memory that a node which is not ended may take on in the second half of a long run.
 const GROWTH_BYTES_MAX: u64 = 24 << 20;
 /// The same for files and sockets: connections come and go.
 const FILES_MORE_MAX: usize = 24;
+
+/// How often an event runs, and for how long at most it waits in between. Functions cannot publish while a broker is away, and that must
+/// not use up their runs: in a long run they last for more than twenty seconds.
+#[derive(Debug, Clone, Copy)]
+struct Attempts {
+    most: u32,
+    delay_millis_max: u64,
+}
+
+impl Attempts {
+    const fn of(events: u64) -> Self {
+        if events < LONG { Self { most: 12, delay_millis_max: 500 } } else { Self { most: 15, delay_millis_max: 2_000 } }
+    }
+}
 
 /// How large a run is.
 struct Plan {
@@ -49,7 +64,7 @@ fn of_environment(name: &str, default: u64) -> u64 {
 /// Runs a plan to its end and gives its report.
 fn run(plan: &Plan) -> String {
     let mut chance = Chance(plan.seed);
-    let world = World::start(plan.brokers);
+    let world = World::start(plan.brokers, Attempts::of(plan.events));
     let mut nodes = Nodes::start(&world, plan.nodes);
     let publishing = Publishing::new(&world, plan.events);
     let begun = Instant::now();
@@ -92,7 +107,7 @@ fn wait_until_settled(world: &World, nodes: &mut Nodes, publishing: &Publishing<
 
 /// What goes wrong on one broker: in a long run everything, in a short one two nodes are killed and the broker.
 fn faults_of_one_broker(events: u64, chance: &mut Chance) -> Vec<Fault> {
-    if events < 5_000 {
+    if events < LONG {
         return vec![Fault::KillNode, Fault::KillBroker, Fault::KillNode];
     }
     const KINDS: [Fault; 8] = [
@@ -109,7 +124,7 @@ fn faults_of_one_broker(events: u64, chance: &mut Chance) -> Vec<Fault> {
 }
 
 fn faults_of_a_cluster(events: u64, chance: &mut Chance) -> Vec<Fault> {
-    if events < 5_000 {
+    if events < LONG {
         return vec![Fault::KillConsumerLeader, Fault::KillNode];
     }
     const KINDS: [Fault; 5] =
@@ -121,7 +136,7 @@ fn faults_of_a_cluster(events: u64, chance: &mut Chance) -> Vec<Fault> {
 fn every_event_ends_once_and_in_order_while_nodes_and_their_broker_are_killed() {
     require_broker!();
     let (events, seed) = (of_environment("LATENT_LANES_EVENTS", 300), of_environment("LATENT_LANES_SEED", 11));
-    let nodes = if events < 5_000 { 2 } else { 3 };
+    let nodes = if events < LONG { 2 } else { 3 };
     let faults = faults_of_one_broker(events, &mut Chance(seed ^ 0xfa));
     let report = run(&Plan { events, nodes, brokers: 1, faults, seed });
     println!("seed {seed}, {nodes} nodes on one broker, events: {report}");

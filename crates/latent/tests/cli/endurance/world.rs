@@ -13,7 +13,7 @@ use latent_testkit::broker::{Admin, Broker, Cluster, TestCa};
 use super::super::lanes::{PASSWORD, as_operator, folder, knowing, put_passwords};
 use serde_json::{Value, json};
 
-use super::{DELIVERIES_MAX, PARTITIONS};
+use super::{Attempts, PARTITIONS};
 use crate::cli::CliEnv;
 
 /// Room on disk for one broker.
@@ -29,6 +29,7 @@ pub(super) struct World {
     root: Vec<u8>,
     runtime: tokio::runtime::Runtime,
     manifest: String,
+    pub(super) attempts: Attempts,
     admin: Mutex<Option<Admin>>,
 }
 
@@ -43,20 +44,20 @@ fn manifest(replicas: usize) -> String {
     )
 }
 
-fn triggers() -> String {
+fn triggers(Attempts { most, delay_millis_max }: Attempts) -> String {
     format!(
-        "[[trigger]]\nid = \"work\"\ntopic = \"in\"\ndead_letter = \"dead\"\nmax_deliveries = {DELIVERIES_MAX}\nretry_delay_millis = 100\n\
-         retry_delay_max_millis = 500\noperation_timeout_millis = 2000\nack_wait_millis = 4000\nbudget = {{ wall_time_millis = 1700 }}\n"
+        "[[trigger]]\nid = \"work\"\ntopic = \"in\"\ndead_letter = \"dead\"\nmax_deliveries = {most}\nretry_delay_millis = 100\n\
+         retry_delay_max_millis = {delay_millis_max}\noperation_timeout_millis = 2000\nack_wait_millis = 4000\nbudget = {{ wall_time_millis = 1700 }}\n"
     )
 }
 
 impl World {
     /// With topics and consumers.
-    pub(super) fn start(brokers: usize) -> Self {
+    pub(super) fn start(brokers: usize, attempts: Attempts) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let manifest = manifest(brokers);
         let ca = TestCa::new();
-        let printing = env("edge", "127.0.0.1:4222", &ca.root_der(), &manifest);
+        let printing = env("edge", "127.0.0.1:4222", &ca.root_der(), (&manifest, attempts));
         let spec = knowing(&printing).disk(DISK_BYTES_MAX);
         let (brokers, root) = match brokers {
             1 => (Brokers::One(Broker::start_with_ca(spec, ca)), None),
@@ -70,7 +71,7 @@ impl World {
             Brokers::One(broker) => broker.ca().root_der(),
             Brokers::Three(cluster) => cluster.ca().root_der(),
         });
-        let world = Self { brokers, root, runtime, manifest, admin: Mutex::default() };
+        let world = Self { brokers, root, runtime, manifest, attempts, admin: Mutex::default() };
         let operating = world.node("operating", world.addresses()[0]);
         assert!(as_operator(&operating, &["broker", "provision", "--apply"], 0).contains("done"));
         if let Brokers::Three(cluster) = &world.brokers {
@@ -88,7 +89,7 @@ impl World {
 
     /// A node's folder, with its passwords for what listens at `address`.
     pub(super) fn node(&self, name: &str, address: SocketAddrV4) -> CliEnv {
-        let env = env(name, &address.to_string(), &self.root, &self.manifest);
+        let env = env(name, &address.to_string(), &self.root, (&self.manifest, self.attempts));
         put_passwords(&env, address.port());
         env
     }
@@ -155,8 +156,8 @@ impl World {
     }
 }
 
-fn env(name: &str, address: &str, root: &[u8], manifest: &str) -> CliEnv {
-    let env = folder(name, address, root, (BEHAVE, &triggers()));
+fn env(name: &str, address: &str, root: &[u8], (manifest, attempts): (&str, Attempts)) -> CliEnv {
+    let env = folder(name, address, root, (BEHAVE, &triggers(attempts)));
     env.write("bridge.yaml", manifest);
     env
 }
