@@ -11,6 +11,9 @@ use crate::limits::DELIVERED_HEADER_BYTES;
 use crate::link::{DeliveryStore, Link};
 use crate::outcome::{Connection, Evidence};
 
+/// The line of a status that says that nothing of its request is left.
+const NOTHING_LEFT: &[u8] = b"\r\nNats-Pending-Messages: 0\r\n";
+
 /// A delivered message, in the memory of its link until the next pull.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Delivery<'l> {
@@ -92,6 +95,14 @@ impl Question for Asked<'_> {
 
     fn leaves_status(answer: &Pulled) -> bool {
         matches!(answer, Pulled::Message(_))
+    }
+
+    /// A consumer with replicas sends a message when a majority knows of its delivery, and the status at once: that the one message which
+    /// was asked for is given says that it comes.
+    fn is_early_status(message: Message<'_>) -> bool {
+        let block = message.headers.unwrap_or_default();
+        let is_completed = matches!(headers::status(block), Ok(Some(409))) && status::read(409, block) == PullStatus::BatchCompleted;
+        is_completed && message.payload.is_empty() && block.windows(NOTHING_LEFT.len()).any(|line| line == NOTHING_LEFT)
     }
 }
 

@@ -38,6 +38,11 @@ pub(crate) trait Question {
     fn leaves_status(_: &Self::Answer) -> bool {
         false
     }
+
+    /// Whether a message on the operation's inbox is that status, ahead of the answer.
+    fn is_early_status(_: Message<'_>) -> bool {
+        false
+    }
 }
 
 /// An operation under way.
@@ -46,6 +51,8 @@ pub(crate) struct Request<'l, Q: Question> {
     question: Q,
     is_offered: bool,
     written: usize,
+    /// The status behind the answer came before it.
+    early_status: bool,
     end: Option<Result<Q::Answer, (Stage, Evidence)>>,
     connection: Connection,
 }
@@ -66,7 +73,8 @@ impl<'l, Q: Question> Request<'l, Q> {
             return Err(RequestRefused::LinkNotReusable);
         }
         link.begin_exchange();
-        let mut request = Self { link, question, is_offered: false, written: 0, end: None, connection: Connection::Close };
+        let mut request =
+            Self { link, question, is_offered: false, written: 0, early_status: false, end: None, connection: Connection::Close };
         while request.is_reading() && request.read_frame() {}
         if request.end.is_some() {
             request.link.end_exchange(Connection::Close);
@@ -178,10 +186,13 @@ impl<Q: Question> Reader for Request<'_, Q> {
                 }
                 if message.subscription != SUBSCRIPTION || stage != Stage::Written {
                     Evidence::ForeignReply
+                } else if is_own && !self.early_status && Q::is_early_status(message) {
+                    self.early_status = true;
+                    return true;
                 } else {
                     match self.question.message(message, is_own, store) {
                         Ok(answer) => {
-                            *late_status_may_arrive |= Q::leaves_status(&answer);
+                            *late_status_may_arrive |= Q::leaves_status(&answer) && !self.early_status;
                             let keeps = Q::keeps_connection(&answer);
                             self.connection = if keeps { Connection::Keep } else { Connection::Close };
                             self.end = Some(Ok(answer));

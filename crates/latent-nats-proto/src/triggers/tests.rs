@@ -96,6 +96,34 @@ fn one_message_is_pulled_kept_and_settled_whenever_the_late_status_comes() {
     }
 }
 
+/// As brokers with replicas do it.
+#[test]
+fn a_status_that_says_that_the_message_was_given_may_come_before_it() {
+    let early = message_with_headers(1, BATCH_COMPLETED, "");
+    let mut link = established();
+    let mut asked = Pull::begin(&mut link, &PROFILE).unwrap();
+    take(&mut asked);
+    asked.received(&early);
+    assert_eq!(asked.want(), Want::Read, "its message is still to come");
+    asked.received(&good());
+    let end = asked.finish();
+    assert!(matches!(end.result, Ok(Pulled::Message(_))) && end.connection == Connection::Keep, "{end:?}");
+    // Then none follows it.
+    let mut settle = Settle::begin(&mut link, Settlement::Acknowledge).unwrap();
+    take(&mut settle);
+    settle.received(&early);
+    assert_eq!(settle.finish().connection, Connection::Close);
+    // Twice is once too often, without its message the deadline ends it, and one that leaves the request unused ends it at once.
+    let mut link = established();
+    assert_eq!(pull(&mut link, &early.repeat(2)).result, Ok(Pulled::Status(PullStatus::BatchCompleted)));
+    let mut link = established();
+    let end = pull(&mut link, &early);
+    assert!(matches!(end.result, Err(PullError { evidence: Evidence::Deadline { .. }, .. })) && end.connection == Connection::Close);
+    let mut link = established();
+    let unused = BATCH_COMPLETED.replace("Messages: 0", "Messages: 1");
+    assert_eq!(pull(&mut link, &message_with_headers(1, &unused, "")).result, Ok(Pulled::Status(PullStatus::BatchCompleted)));
+}
+
 /// The status behind a message may be cut anywhere, between any two of the operations that follow.
 #[test]
 fn a_status_that_is_half_read_keeps_no_message_from_being_settled() {

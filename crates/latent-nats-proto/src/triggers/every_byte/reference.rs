@@ -55,6 +55,14 @@ pub(super) fn status(block: &[u8]) -> Option<Option<u16>> {
     is_fit.then_some(Some(code))
 }
 
+/// Whether a status says that its request was used up.
+pub(super) fn promises_the_message(block: &[u8]) -> bool {
+    let text: String = block.iter().map(|byte| char::from(*byte)).collect();
+    let mut lines = text.split("\r\n");
+    let first = lines.next().unwrap_or_default().to_ascii_lowercase();
+    first.starts_with("nats/1.0 409 batch completed") && lines.any(|line| line == "Nats-Pending-Messages: 0")
+}
+
 /// What an acknowledgement subject says, in whichever form.
 pub(super) fn numbers(subject: &[u8], stream: &str, consumer: &str) -> Option<AckNumbers> {
     let text = std::str::from_utf8(subject).ok()?;

@@ -48,6 +48,14 @@ impl Attempts {
     }
 }
 
+/// The trigger of a run, with what a profile has of its own.
+fn trigger(attempts_max: u32, own: &str) -> String {
+    format!(
+        "[[trigger]]\nid = \"work\"\ntopic = \"in\"\ndead_letter = \"dead\"\nmax_deliveries = {attempts_max}\nretry_delay_millis = 100\n\
+         operation_timeout_millis = 2000\nack_wait_millis = 4000\nbudget = {{ wall_time_millis = 1700 }}\n{own}"
+    )
+}
+
 /// How large a run is.
 struct Plan {
     events: u64,
@@ -65,7 +73,8 @@ fn of_environment(name: &str, default: u64) -> u64 {
 /// Runs a plan to its end and gives its report.
 fn run(plan: &Plan) -> String {
     let mut chance = Chance(plan.seed);
-    let world = World::start(plan.brokers, Attempts::of(plan));
+    let Attempts { most, delay_millis_max } = Attempts::of(plan);
+    let world = World::start(plan.brokers, &trigger(most, &format!("retry_delay_max_millis = {delay_millis_max}\n")));
     let mut nodes = Nodes::start(&world, plan.nodes);
     let publishing = Publishing::new(&world, plan.events);
     let begun = Instant::now();
@@ -81,7 +90,7 @@ fn run(plan: &Plan) -> String {
     nodes.must_tell_no_trouble();
     let growth = nodes.growth();
     nodes.stop();
-    let verdict = Verdict::of(&world, plan.events, &faults);
+    let verdict = Verdict::of(&world, (plan.events, most), &faults);
     format!(
         "{} through {} in {} s: {verdict}; a node that went on in the second half had {growth}",
         plan.events,
@@ -150,4 +159,20 @@ fn every_event_ends_once_and_in_order_while_leaders_of_three_brokers_are_killed(
     let faults = faults_of_a_cluster(events, &mut Chance(seed ^ 0xfa));
     let report = run(&Plan { events, nodes: 3, brokers: 3, faults, seed });
     println!("seed {seed}, 3 nodes on three brokers, events: {report}");
+}
+
+/// The first profile's way: one message after the other, each pulled by itself.
+#[test]
+fn the_first_profile_settles_every_event_of_streams_with_replicas_too() {
+    require_broker!();
+    const EVENTS: u64 = 24;
+    let world = World::start(3, &trigger(4, "profile = \"nats-jetstream-pull-v1\"\n"));
+    let mut nodes = Nodes::start(&world, 1);
+    let publishing = Publishing::new(&world, EVENTS);
+    publishing.run();
+    wait_until_settled(&world, &mut nodes, &publishing);
+    world.must_be_settled();
+    nodes.stop();
+    let verdict = Verdict::of(&world, (EVENTS, 4), &Faults::default()).to_string();
+    assert!(verdict.starts_with("22 outputs, 2 parked as rejected, 0 as exhausted"), "{verdict}");
 }

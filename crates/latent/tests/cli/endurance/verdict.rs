@@ -61,10 +61,10 @@ impl std::fmt::Display for Verdict {
 }
 
 impl Verdict {
-    pub(super) fn of(world: &World, events: u64, faults: &Faults) -> Self {
+    pub(super) fn of(world: &World, (events, attempts_max): (u64, u32), faults: &Faults) -> Self {
         let bus = world.bus();
         let inputs = inputs(stored(&bus, "in"), events);
-        let letters = letters(&stored(&bus, "dead"), &inputs, world.attempts.most);
+        let letters = letters(&stored(&bus, "dead"), &inputs, attempts_max);
         let mut verdict = Self::default();
         let (done, problems) = verdict.read(&stored(&bus, "out"), (&inputs, &letters), faults);
         assert!(problems.is_empty(), "{} problems: {:#?}", problems.len(), &problems[..problems.len().min(20)]);

@@ -13,7 +13,7 @@ use latent_testkit::broker::{Admin, Broker, Cluster, TestCa};
 use super::super::lanes::{PASSWORD, as_operator, folder, knowing, put_passwords};
 use serde_json::{Value, json};
 
-use super::{Attempts, PARTITIONS};
+use super::PARTITIONS;
 use crate::cli::CliEnv;
 
 /// Room on disk for one broker.
@@ -29,7 +29,7 @@ pub(super) struct World {
     root: Vec<u8>,
     runtime: tokio::runtime::Runtime,
     manifest: String,
-    pub(super) attempts: Attempts,
+    triggers: String,
     admin: Mutex<Option<Admin>>,
 }
 
@@ -44,20 +44,13 @@ fn manifest(replicas: usize) -> String {
     )
 }
 
-fn triggers(Attempts { most, delay_millis_max }: Attempts) -> String {
-    format!(
-        "[[trigger]]\nid = \"work\"\ntopic = \"in\"\ndead_letter = \"dead\"\nmax_deliveries = {most}\nretry_delay_millis = 100\n\
-         retry_delay_max_millis = {delay_millis_max}\noperation_timeout_millis = 2000\nack_wait_millis = 4000\nbudget = {{ wall_time_millis = 1700 }}\n"
-    )
-}
-
 impl World {
     /// With topics and consumers.
-    pub(super) fn start(brokers: usize, attempts: Attempts) -> Self {
+    pub(super) fn start(brokers: usize, triggers: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let manifest = manifest(brokers);
         let ca = TestCa::new();
-        let printing = env("edge", "127.0.0.1:4222", &ca.root_der(), (&manifest, attempts));
+        let printing = env("edge", "127.0.0.1:4222", &ca.root_der(), (&manifest, triggers));
         let spec = knowing(&printing).disk(DISK_BYTES_MAX);
         let (brokers, root) = match brokers {
             1 => (Brokers::One(Broker::start_with_ca(spec, ca)), None),
@@ -71,7 +64,7 @@ impl World {
             Brokers::One(broker) => broker.ca().root_der(),
             Brokers::Three(cluster) => cluster.ca().root_der(),
         });
-        let world = Self { brokers, root, runtime, manifest, attempts, admin: Mutex::default() };
+        let world = Self { brokers, root, runtime, manifest, triggers: triggers.to_owned(), admin: Mutex::default() };
         let operating = world.node("operating", world.addresses()[0]);
         assert!(as_operator(&operating, &["broker", "provision", "--apply"], 0).contains("done"));
         if let Brokers::Three(cluster) = &world.brokers {
@@ -89,7 +82,7 @@ impl World {
 
     /// A node's folder, with its passwords for what listens at `address`.
     pub(super) fn node(&self, name: &str, address: SocketAddrV4) -> CliEnv {
-        let env = env(name, &address.to_string(), &self.root, (&self.manifest, self.attempts));
+        let env = env(name, &address.to_string(), &self.root, (&self.manifest, &self.triggers));
         put_passwords(&env, address.port());
         env
     }
@@ -156,8 +149,8 @@ impl World {
     }
 }
 
-fn env(name: &str, address: &str, root: &[u8], (manifest, attempts): (&str, Attempts)) -> CliEnv {
-    let env = folder(name, address, root, (BEHAVE, &triggers(attempts)));
+fn env(name: &str, address: &str, root: &[u8], (manifest, triggers): (&str, &str)) -> CliEnv {
+    let env = folder(name, address, root, (BEHAVE, triggers));
     env.write("bridge.yaml", manifest);
     env
 }
