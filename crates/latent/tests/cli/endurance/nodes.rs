@@ -138,6 +138,7 @@ impl Nodes {
 
 /// A run that failed tells what its nodes said.
 impl Drop for Nodes {
+    #[allow(clippy::print_stdout, reason = "the test's output is where somebody looks who has a failure")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             for (index, node) in self.all.iter().enumerate() {

@@ -20,6 +20,9 @@ use super::world::{World, stored};
 /// How long after a fault its consequences are seen: leases, deadlines and a connection that is made again.
 const CONSEQUENCES_MILLIS: u64 = 30_000;
 
+/// Dead letters by the event's offset: the reason, and when each was stored.
+type Letters = BTreeMap<u64, Vec<(String, u64)>>;
+
 struct Input {
     key: String,
     kind: Kind,
@@ -95,7 +98,7 @@ impl Verdict {
     fn read(
         &mut self,
         written: &[StoredRecord],
-        (inputs, letters): (&BTreeMap<u64, Input>, &BTreeMap<u64, Vec<(String, u64)>>),
+        (inputs, letters): (&BTreeMap<u64, Input>, &Letters),
         faults: &Faults,
     ) -> (HashMap<u64, u64>, Vec<String>) {
         let (mut done, mut problems, mut uids) = (HashMap::<u64, u64>::new(), Vec::new(), BTreeSet::new());
@@ -185,8 +188,8 @@ fn inputs(mut records: Vec<StoredRecord>, events: u64) -> BTreeMap<u64, Input> {
 }
 
 /// Dead letters by the event's offset: why, and when.
-fn letters(records: &[StoredRecord], inputs: &BTreeMap<u64, Input>, attempts_max: u32) -> BTreeMap<u64, Vec<(String, u64)>> {
-    let mut letters = BTreeMap::<u64, Vec<(String, u64)>>::new();
+fn letters(records: &[StoredRecord], inputs: &BTreeMap<u64, Input>, attempts_max: u32) -> Letters {
+    let mut letters = Letters::new();
     for record in records {
         let attribute = |name: &str| {
             let found = record.record.attributes.iter().find(|(found, _)| *found == name);

@@ -20,7 +20,7 @@ use crate::cli::CliEnv;
 const DISK_BYTES_MAX: i64 = 1 << 30;
 
 pub(super) enum Brokers {
-    One(Broker),
+    One(Box<Broker>),
     Three(Cluster),
 }
 
@@ -53,7 +53,7 @@ impl World {
         let printing = env("edge", "127.0.0.1:4222", &ca.root_der(), (&manifest, triggers));
         let spec = knowing(&printing).disk(DISK_BYTES_MAX);
         let (brokers, root) = match brokers {
-            1 => (Brokers::One(Broker::start_with_ca(spec, ca)), None),
+            1 => (Brokers::One(Box::new(Broker::start_with_ca(spec, ca))), None),
             _ => {
                 let cluster = Cluster::start(&spec);
                 let root = cluster.ca().root_der();
