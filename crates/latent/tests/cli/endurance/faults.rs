@@ -74,11 +74,12 @@ impl Faults {
         for (index, fault) in plan.faults.iter().enumerate() {
             let due = slot * (index as u64 + 1) + chance.below(slot);
             faults.wait(due, (world, nodes, publishing));
-            if index == plan.faults.len() / 2 {
+            let middle = plan.faults.len() / 2;
+            if index == middle + 1 {
                 nodes.mark_middle();
             }
             let begun = now();
-            faults.happen(*fault, chance, (world, nodes, index >= plan.faults.len() / 2));
+            faults.happen(*fault, chance, (world, nodes, index >= middle));
             if fault.excuses() {
                 faults.excuses.push((begun, now()));
             }

@@ -88,7 +88,7 @@ impl Nodes {
         (0..self.all.len()).for_each(|index| self.stop_one(index));
     }
 
-    /// From here on nodes are compared with what they hold now.
+    /// From here on nodes that go on are compared with what they hold now.
     pub(super) fn mark_middle(&mut self) {
         self.all.iter_mut().filter(|node| node.child.is_some()).for_each(|node| {
             node.middle = Some(node.held());
@@ -117,14 +117,14 @@ impl Nodes {
             assert!(most.files < middle.files + FILES_MORE_MAX, "{middle:?} {most:?}");
             let mib = |bytes: u64| bytes >> 20;
             format!(
-                "{} MiB of its own then and {} at most later, {} files open and {}",
+                "; a node that went on in the second half had {} MiB of its own and {} at most later, {} files open and {}",
                 mib(middle.anonymous_bytes),
                 mib(most.anonymous_bytes),
                 middle.files,
                 most.files
             )
         });
-        told.collect::<Vec<_>>().join(", ")
+        told.collect()
     }
 
     /// Every node that runs says that nothing of its trigger stands still.
