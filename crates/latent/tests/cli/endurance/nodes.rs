@@ -127,11 +127,15 @@ impl Nodes {
         told.collect()
     }
 
-    /// Every node that runs says that nothing of its trigger stands still.
+    /// Every node that runs comes to say that nothing of its trigger stands still, is left or was given up.
     pub(super) fn must_tell_no_trouble(&self) {
         for node in self.all.iter().filter(|node| node.child.is_some()) {
-            let told = documents(&node.env.run(["trigger", "status", "--json"]).with_status(0)).remove(0);
-            assert!(told["state"] != json!("stranded") && told["state"] != json!("stalled"), "{told}");
+            let mut told = json!(null);
+            wait_until("the node sees that everything is settled", || {
+                told = documents(&node.env.run(["trigger", "status", "--json"]).with_status(0)).remove(0);
+                told["pending"] == json!(0) && told["state"] != json!("stalled")
+            });
+            assert_eq!((&told["stranded"], &told["state"] != &json!("stranded")), (&json!(0), true), "{told}");
         }
     }
 }
