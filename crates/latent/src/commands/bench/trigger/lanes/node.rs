@@ -11,6 +11,7 @@ use latent_core::{
     BindingId, Budget, ConsumerName, ContractName, DeliveredEvent, Epoch, FunctionName, Offset, Partition, Record, ServiceName, StreamName,
     Subject, TenantId, Ticket, TopicName, Verdict,
 };
+use latent_nats::lanes::limits::HOT;
 use latent_nats::lanes::{LaneBinding, LaneDraft, LaneInput, LaneMessage, LaneMonitor, LaneTopics, LanesDraft, NatsLanes, Unplaced};
 use latent_nats::{NatsPools, RootsDraft};
 use latent_node::delivery::{
@@ -117,11 +118,11 @@ impl Node {
 pub(super) fn install(pools: &NatsPools, target: &Target, folder: &Path, lanes: Range<usize>) -> Result<Installed, CliError> {
     let failed_with = |error: &dyn std::fmt::Display| broken(DOING, error);
     let lanes = lanes.map(|number| draft(target, number)).collect::<Result<_, _>>()?;
-    let draft = LanesDraft { endpoint: endpoint(target), roots: RootsDraft::only(&target.root), lanes };
+    let draft = LanesDraft { endpoint: endpoint(target), roots: RootsDraft::only(&target.root), lanes, hot_max: HOT.default };
     let config = draft.check().map_err(|error| failed_with(&error))?;
     let provider = provider_of(folder)?;
     let credential = credential(pools, target, folder, config.peer(), &provider)?;
-    let installed = NatsLanes::install(pools, &provider, (Epoch(1), None), config, vec![credential], Arc::new(Records));
+    let installed = NatsLanes::install(pools, (&provider, &provider), (Epoch(1), None), config, vec![credential], Arc::new(Records));
     let (lanes, monitor) = installed.map_err(|error| failed_with(&error))?;
     let bindings = lanes.config().lanes().iter().enumerate().map(|(place, lane)| binding(lane, lanes.source(place)));
     let bindings = bindings.collect::<Result<_, _>>()?;
