@@ -8,6 +8,7 @@ mod tests;
 
 use latent_core::MediaType;
 
+use crate::cold::segment::fuzz_bodies as cold;
 use crate::engine::embedded::fuzz_bodies as log;
 use crate::{BridgeManifest, TopicSchema};
 
@@ -27,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "uid_run", body: log::uid_run },
     Target { name: "watermark", body: log::watermark },
     Target { name: "state_log", body: log::state_log },
+    Target { name: "cold_segment", body: cold::cold_segment },
     Target { name: "manifest", body: manifest },
     Target { name: "schema", body: schema },
 ];

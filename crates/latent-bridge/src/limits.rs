@@ -215,6 +215,52 @@ pub const UID_MERGE_RUNS: Limit = Limit {
     bounds: "neighbouring runs of the uid index that are merged into one, and so about how many of one level there are",
 };
 
+/// Records of one archive segment.
+pub const ARCHIVE_SEGMENT_RECORDS: Limit = Limit {
+    name: "archive_segment_records",
+    unit: "count",
+    default: 16_384,
+    min: 1,
+    max: 65_536,
+    bounds: "records of one segment of the cold archive",
+};
+/// Content of one archive segment.
+pub const ARCHIVE_SEGMENT_BYTES: Limit = Limit {
+    name: "archive_segment_bytes",
+    unit: "bytes",
+    default: 8_388_608,
+    min: 1_048_576,
+    max: 67_108_864,
+    bounds: "records of one segment of the cold archive, before they are compressed",
+};
+/// Content of one block of an archive segment.
+pub const ARCHIVE_BLOCK_BYTES: Limit = Limit {
+    name: "archive_block_bytes",
+    unit: "bytes",
+    default: 262_144,
+    min: 1_024,
+    max: 1_048_576,
+    bounds: "records after which a block of an archive segment ends, before they are compressed",
+};
+/// What a block may become when it is read.
+pub const ARCHIVE_BLOCK_RAW_BYTES: Limit = Limit {
+    name: "archive_block_raw_bytes",
+    unit: "bytes",
+    default: 2_097_152,
+    min: 2_097_152,
+    max: 2_097_152,
+    bounds: "one block of an archive segment when it is no longer compressed",
+};
+/// A whole archive segment as it is read.
+pub const ARCHIVE_SEGMENT_OBJECT_BYTES: Limit = Limit {
+    name: "archive_segment_object_bytes",
+    unit: "bytes",
+    default: 83_886_080,
+    min: 83_886_080,
+    max: 83_886_080,
+    bounds: "one object of an archive that is read as a segment",
+};
+
 /// Levels of a schema's document.
 pub const SCHEMA_DEPTH: Limit =
     Limit { name: "schema_depth", unit: "count", default: 64, min: 1, max: 64, bounds: "levels of JSON of one topic's schema" };
@@ -582,6 +628,11 @@ pub const ALL: &[Limit] = &[
     RAISED_OFFSETS,
     UID_FILTER_BYTES,
     UID_MERGE_RUNS,
+    ARCHIVE_SEGMENT_RECORDS,
+    ARCHIVE_SEGMENT_BYTES,
+    ARCHIVE_BLOCK_BYTES,
+    ARCHIVE_BLOCK_RAW_BYTES,
+    ARCHIVE_SEGMENT_OBJECT_BYTES,
     SCHEMA_DEPTH,
     SCHEMA_PATTERNS,
     SCHEMA_PATTERN_BYTES,

@@ -24,6 +24,7 @@ mod put;
 mod s3;
 #[cfg(feature = "nats")]
 pub(crate) mod stager;
+pub mod segment;
 mod store;
 mod target;
 #[cfg(test)]
