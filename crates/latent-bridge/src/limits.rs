@@ -260,6 +260,51 @@ pub const ARCHIVE_SEGMENT_OBJECT_BYTES: Limit = Limit {
     max: 83_886_080,
     bounds: "one object of an archive that is read as a segment",
 };
+/// How long an event may wait for its segment to become full.
+pub const ARCHIVE_SEGMENT_AGE_MILLIS: Limit = Limit {
+    name: "archive_segment_age_millis",
+    unit: "ms",
+    default: 3_600_000,
+    min: 3_600_000,
+    max: 3_600_000,
+    bounds: "age of an event at which its archive segment is written though it is not full",
+};
+/// Names asked of a store at once.
+pub const ARCHIVE_LIST_PAGE: Limit = Limit {
+    name: "archive_list_page",
+    unit: "count",
+    default: 1_000,
+    min: 1_000,
+    max: 1_000,
+    bounds: "names of archived objects that are asked for at once",
+};
+/// What is told one by one of what is wrong with an archive.
+pub const ARCHIVE_FINDINGS: Limit = Limit {
+    name: "archive_findings",
+    unit: "count",
+    default: 1_000,
+    min: 1_000,
+    max: 1_000,
+    bounds: "things wrong with an archive that are told one by one; beyond it they are counted",
+};
+/// Records restored together.
+pub const RESTORE_BATCH_RECORDS: Limit = Limit {
+    name: "restore_batch_records",
+    unit: "count",
+    default: 1_024,
+    min: 1,
+    max: 8_192,
+    bounds: "records of an archive that are published together when it is restored",
+};
+/// Bytes restored together.
+pub const RESTORE_BATCH_BYTES: Limit = Limit {
+    name: "restore_batch_bytes",
+    unit: "bytes",
+    default: 4_194_304,
+    min: 1_048_576,
+    max: 67_108_864,
+    bounds: "payload of records of an archive that are published together when it is restored",
+};
 
 /// Levels of a schema's document.
 pub const SCHEMA_DEPTH: Limit =
@@ -633,6 +678,11 @@ pub const ALL: &[Limit] = &[
     ARCHIVE_BLOCK_BYTES,
     ARCHIVE_BLOCK_RAW_BYTES,
     ARCHIVE_SEGMENT_OBJECT_BYTES,
+    ARCHIVE_SEGMENT_AGE_MILLIS,
+    ARCHIVE_LIST_PAGE,
+    ARCHIVE_FINDINGS,
+    RESTORE_BATCH_RECORDS,
+    RESTORE_BATCH_BYTES,
     SCHEMA_DEPTH,
     SCHEMA_PATTERNS,
     SCHEMA_PATTERN_BYTES,

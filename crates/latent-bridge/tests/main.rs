@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a failing helper is a failing test")]
 
+mod cold;
 mod contract;
 mod embedded;
 mod manifest;

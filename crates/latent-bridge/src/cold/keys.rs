@@ -71,6 +71,11 @@ impl KeyRing {
         self.0.is_empty()
     }
 
+    /// Whether it has the key of this name.
+    pub(crate) fn has(&self, key_id: &str) -> bool {
+        self.0.iter().any(|key| key.id == key_id)
+    }
+
     /// Signs with the newest key.
     pub(crate) fn sign(&self, payload: &[u8]) -> Result<Signature, BusError> {
         let key = self.0.first().ok_or_else(no_key)?;

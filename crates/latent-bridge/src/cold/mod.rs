@@ -6,8 +6,10 @@
 pub(crate) mod archive;
 #[cfg(feature = "cold-store")]
 mod bounded;
+mod control_keys;
 #[cfg(test)]
 pub(crate) mod doubles;
+pub mod export;
 mod fault;
 pub(crate) mod intent;
 mod keys;
@@ -24,13 +26,16 @@ mod put;
 mod s3;
 #[cfg(feature = "nats")]
 pub(crate) mod stager;
+pub mod restore;
 pub mod segment;
 mod store;
 mod target;
 #[cfg(test)]
 mod tests;
 pub(crate) mod trouble;
+pub mod verify;
 
+pub use control_keys::ControlKeys;
 pub use options::{ArchiveOptions, ArchiveStatistics};
 pub use places::ColdStores;
 pub use store::{ColdError, ColdStore, Listed, PutEnd};

@@ -101,6 +101,11 @@ impl SegmentBuilder {
         self.items
     }
 
+    /// Offset of its first item.
+    pub fn first(&self) -> Option<Offset> {
+        self.offsets.map(|(first, _)| first)
+    }
+
     /// Offset of its last item.
     pub fn last(&self) -> Option<Offset> {
         self.offsets.map(|(_, last)| last)

@@ -8,6 +8,8 @@
 mod attest;
 mod builder;
 mod cursor;
+#[cfg(test)]
+pub(crate) mod doubles;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz_bodies;

@@ -5,49 +5,10 @@ mod forged;
 mod format;
 
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use latent_core::{Attributes, MediaType, Offset, Partition, Record, Uid, UnixMillis};
-use sha2::Sha256;
 
+pub(crate) use super::doubles::Keys;
 use super::*;
-
-/// A ring of keys for tests, newest first.
-pub(crate) struct Keys(pub(crate) Vec<[u8; 32]>);
-
-impl Keys {
-    pub(crate) fn one() -> Self {
-        Self(vec![[7; 32]])
-    }
-
-    fn name(key: &[u8; 32]) -> String {
-        format!("key-{}", key[0])
-    }
-
-    fn mac(key: &[u8; 32], label: &str, message: &[u8]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
-        mac.update(label.as_bytes());
-        mac.update(&[0]);
-        mac.update(Self::name(key).as_bytes());
-        mac.update(&[0]);
-        mac.update(message);
-        mac
-    }
-}
-
-impl Attest for Keys {
-    fn prove(&self, label: &str, message: &[u8]) -> Option<(String, [u8; 32])> {
-        let key = self.0.first()?;
-        Some((Self::name(key), Self::mac(key, label, message).finalize().into_bytes().into()))
-    }
-
-    fn check(&self, label: &str, key_id: &str, message: &[u8], proof: &[u8; 32]) -> Attestation {
-        let Some(key) = self.0.iter().find(|key| Self::name(key) == key_id) else { return Attestation::UnknownKey };
-        match Self::mac(key, label, message).verify_slice(proof) {
-            Ok(()) => Attestation::Proven,
-            Err(_) => Attestation::Wrong,
-        }
-    }
-}
 
 pub(crate) fn place() -> SegmentPlace {
     SegmentPlace { bus: "test".to_owned(), topic: "orders.placed".to_owned(), partition: Partition(3) }

@@ -1,0 +1,298 @@
+//! Segments on their way into the archive. What leaves hot storage is in a segment first; a crash anywhere leaves exactly one.
+//!
+//! ```text
+//! build from the log behind the head ── stage (file, synced) ── put, create only ── head (file, synced, proven) ── staged file gone
+//!                                          │                        │
+//!                 taken up after a crash, ─┘                        └─ "exists": read it; ours, or one of the same chain by
+//!                 byte for byte                                        another exporter, which becomes the head; else refused
+//! ```
+//!
+//! A partition has one head. Everything at or below it is in the archive, and only that may leave hot storage. No lock of an engine is held
+//! while a store is asked; of one partition, one export runs at a time.
+
+mod chain;
+mod error;
+mod files;
+mod head;
+mod path;
+mod source;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use latent_core::{Offset, Partition, UnixMillis};
+
+use super::segment::{Attest, Attestation, FinishedSegment, Item, Pushed, Segment, SegmentBuilder, SegmentPlace, SegmentSizes};
+use super::store::{ColdError, ColdStore, PutEnd};
+use crate::embedded::Storage;
+use crate::limits;
+use chain::{Filled, Step, Waiting};
+use files::HeadFiles;
+
+pub use chain::Goal;
+pub use error::ExportError;
+pub use head::ArchiveHead;
+pub(crate) use path::{ArchivedName, partition_prefix, segment_path};
+pub use source::{BusItems, ItemSource};
+
+/// What an export did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Exported {
+    /// Segments that are in the store now and were not known to be before.
+    pub segments: u64,
+    /// Items in them.
+    pub items: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Up to where the partition is in the archive.
+    pub cold_up_to: Option<Offset>,
+}
+
+/// See the module.
+pub struct SegmentExporter {
+    files: HeadFiles,
+    bus: String,
+    sizes: SegmentSizes,
+    partitions: Mutex<BTreeMap<(String, u32), Arc<Mutex<Known>>>>,
+}
+
+/// What is known of a partition's archive.
+#[derive(Default)]
+struct Known {
+    /// The outer `None`: not looked at yet.
+    head: Option<Option<ArchiveHead>>,
+    /// What nothing was due of the last time.
+    waiting: Option<Waiting>,
+}
+
+impl Known {
+    fn head(&self) -> Option<&ArchiveHead> {
+        self.head.as_ref().and_then(Option::as_ref)
+    }
+}
+
+/// Where segments go, and what proves them.
+#[derive(Clone, Copy)]
+pub struct ExportTo<'e> {
+    /// The store.
+    pub store: &'e dyn ColdStore,
+    /// The control keys in force.
+    pub keys: &'e dyn Attest,
+}
+
+/// One partition on its way.
+struct Export<'e> {
+    exporter: &'e SegmentExporter,
+    place: SegmentPlace,
+    to: ExportTo<'e>,
+    done: Exported,
+}
+
+impl SegmentExporter {
+    /// An exporter of the bus of this name. Heads and staged segments lie in `directory`, below the outbox, which its owner has locked.
+    pub fn new(storage: Arc<dyn Storage>, directory: PathBuf, bus: &str, sizes: SegmentSizes) -> Self {
+        Self { files: HeadFiles::new(storage, directory), bus: bus.to_owned(), sizes, partitions: Mutex::default() }
+    }
+
+    /// Brings what is due of a partition into the store: full segments, what has waited for `archive_segment_age_millis`, and in any case all
+    /// up to `goal.must`. When this returns, everything of the source at or below `goal.must` is in the archive.
+    ///
+    /// # Errors
+    /// [`ExportError`]. What was done before it stays done; the next call goes on there.
+    pub fn export(
+        &self,
+        topic: &str,
+        partition: Partition,
+        to: ExportTo<'_>,
+        source: &dyn ItemSource,
+        goal: Goal,
+    ) -> Result<Exported, ExportError> {
+        let known = self.known(topic, partition);
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = SegmentPlace { bus: self.bus.clone(), topic: topic.to_owned(), partition };
+        let mut export = Export { exporter: self, place, to, done: Exported::default() };
+        export.take_up(&mut known, source)?;
+        let (_, next) = source.bounds()?;
+        let step = u64::from(self.sizes.items / 8).max(1);
+        if !known.waiting.is_some_and(|waiting| waiting.goes_on(next, goal, step)) {
+            while let Some(finished) = export.build(&mut known, source, goal)? {
+                self.files.stage(&finished)?;
+                export.deliver(&mut known, finished)?;
+            }
+        }
+        export.done.cold_up_to = known.head().map(|head| head.last);
+        Ok(export.done)
+    }
+
+    /// Up to where a partition is in the archive, as far as that was written down here. Asks no store.
+    ///
+    /// # Errors
+    /// [`ExportError`] for a head that cannot be read or is not proven.
+    pub fn head(&self, topic: &str, partition: Partition, keys: &dyn Attest) -> Result<Option<ArchiveHead>, ExportError> {
+        let place = SegmentPlace { bus: self.bus.clone(), topic: topic.to_owned(), partition };
+        self.files.head(&place, keys)
+    }
+
+    fn known(&self, topic: &str, partition: Partition) -> Arc<Mutex<Known>> {
+        let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(partitions.entry((topic.to_owned(), partition.0)).or_default())
+    }
+}
+
+impl Export<'_> {
+    /// Makes sure of the head, finishes what a crash left, and checks that the log is still the one that the head is of.
+    fn take_up(&mut self, known: &mut Known, source: &dyn ItemSource) -> Result<(), ExportError> {
+        let exporter = self.exporter;
+        if known.head.is_none() {
+            let kept = exporter.files.head(&self.place, self.to.keys)?;
+            known.head = Some(match kept {
+                Some(head) => Some(head),
+                None => self.find_in_store()?,
+            });
+        }
+        if let Some(staged) = exporter.files.staged(&self.place, self.to.keys)? {
+            let is_behind = known.head().is_some_and(|head| head.last >= staged.header.last);
+            if is_behind {
+                exporter.files.unstage(&self.place)?;
+            } else {
+                self.deliver(known, staged)?;
+            }
+        }
+        match known.head() {
+            Some(head) => head.check_history(source),
+            None => Ok(()),
+        }
+    }
+
+    /// The head of an archive whose head was never written down here, or was lost: its last segment, if it is proven.
+    fn find_in_store(&self) -> Result<Option<ArchiveHead>, ExportError> {
+        let prefix = partition_prefix(&self.place.topic, self.place.partition);
+        let mut after = String::new();
+        let mut last = None;
+        loop {
+            let page = self.to.store.list_after(&prefix, &after, limits::ARCHIVE_LIST_PAGE.default_usize())?;
+            let Some(end) = page.last() else { break };
+            after.clone_from(&end.path);
+            let is_segment = |path: &str| matches!(ArchivedName::parse(path), Some(ArchivedName::Segment { .. }));
+            last = page.iter().rev().map(|listed| &listed.path).find(|path| is_segment(path)).cloned().or(last);
+            if page.len() < limits::ARCHIVE_LIST_PAGE.default_usize() {
+                break;
+            }
+        }
+        let Some(path) = last else { return Ok(None) };
+        let segment = self.read(&path)?;
+        let head = ArchiveHead::of_segment(&segment)?;
+        self.exporter.files.keep(&head, self.to.keys)?;
+        Ok(Some(head))
+    }
+
+    /// A segment of this partition that is in the store and proven.
+    fn read(&self, path: &str) -> Result<Segment, ExportError> {
+        let foreign = |problem: &str| ExportError::Foreign { object: path.to_owned(), problem: problem.to_owned() };
+        let bytes = self.to.store.get(path, limits::ARCHIVE_SEGMENT_OBJECT_BYTES.default)?;
+        let bytes = bytes.ok_or_else(|| ExportError::Absent { object: path.to_owned() })?;
+        let segment = Segment::open(bytes).map_err(|error| foreign(&error.to_string()))?;
+        if segment.header().place != self.place {
+            return Err(foreign("it is of another partition, topic or bus"));
+        }
+        match segment.attested(self.to.keys) {
+            Attestation::Proven => Ok(segment),
+            Attestation::Wrong => Err(foreign("its proof does not hold")),
+            Attestation::UnknownKey => Err(foreign("it is proven with a key that is not in `[archive] control_key_files`")),
+        }
+    }
+
+    /// The next segment behind `head`, when one is due.
+    fn build(&self, known: &mut Known, source: &dyn ItemSource, goal: Goal) -> Result<Option<FinishedSegment>, ExportError> {
+        known.waiting = None;
+        let (head, (_, end)) = (known.head().cloned(), source.bounds()?);
+        let mut builder = SegmentBuilder::new(self.exporter.sizes)?;
+        let mut from = match head.as_ref().map(|head| head.last.next()) {
+            None => Offset(0),
+            Some(Some(next)) => next,
+            Some(None) => return Ok(None),
+        };
+        let (mut is_full, mut has_ended) = (false, false);
+        loop {
+            let filled = Filled { oldest: builder.oldest(), first: builder.first(), is_full, has_ended };
+            match chain::step(filled, goal) {
+                Step::Wait => {
+                    known.waiting = Some(Waiting { oldest: filled.oldest, first: filled.first, next: end });
+                    return Ok(None);
+                }
+                Step::Close => break,
+                Step::Read => {}
+            }
+            let page = source.page(from)?;
+            has_ended = page.is_empty();
+            for item in page {
+                if item.offset() < from {
+                    return Err(ExportError::Disordered { asked: from, answered: item.offset() });
+                }
+                if builder.push(&item)? == Pushed::Full {
+                    is_full = true;
+                    break;
+                }
+                match item.offset().next() {
+                    Some(next) => from = next,
+                    None => has_ended = true,
+                }
+            }
+        }
+        let (number, previous) = (head.as_ref().map_or(0, |head| head.segments), head.as_ref().map(ArchiveHead::as_previous));
+        Ok(Some(builder.finish(self.place.clone(), number, previous, self.to.keys)?))
+    }
+
+    /// From a staged segment to the head. A crash anywhere in here is finished by [`Export::take_up`].
+    fn deliver(&mut self, known: &mut Known, finished: FinishedSegment) -> Result<(), ExportError> {
+        let exporter = self.exporter;
+        let path = segment_path(&self.place.topic, self.place.partition, finished.header.first);
+        let head = match self.to.store.put_new(&path, finished.bytes.clone())? {
+            PutEnd::Created => ArchiveHead::of_finished(&finished)?,
+            PutEnd::Exists => self.compare(&path, &finished)?,
+        };
+        self.done.segments += 1;
+        self.done.items += u64::from(finished.header.items);
+        self.done.bytes += finished.bytes.len() as u64;
+        exporter.files.keep(&head, self.to.keys)?;
+        known.head = Some(Some(head));
+        exporter.files.unstage(&self.place)
+    }
+
+    /// What lies there already: ours, or one that another exporter made of the same records with another end.
+    fn compare(&self, path: &str, ours: &FinishedSegment) -> Result<ArchiveHead, ExportError> {
+        let different = |problem: String| ExportError::Different { object: path.to_owned(), problem };
+        let max = limits::ARCHIVE_SEGMENT_OBJECT_BYTES.default;
+        match self.to.store.get(path, max) {
+            Ok(Some(there)) if there == ours.bytes => return ArchiveHead::of_finished(ours),
+            Ok(None) => return Err(ExportError::Absent { object: path.to_owned() }),
+            Err(ColdError::TooLarge { bytes, .. }) => return Err(different(format!("it has {bytes} bytes"))),
+            Err(error) => return Err(error.into()),
+            Ok(Some(_)) => {}
+        }
+        let theirs = self.read(path).map_err(|error| match error {
+            ExportError::Foreign { problem, .. } => different(problem),
+            other => other,
+        })?;
+        let header = theirs.header();
+        if (header.number, header.previous, header.first) != (ours.header.number, ours.header.previous, ours.header.first) {
+            return Err(different("it follows another segment than the one that is to be written".to_owned()));
+        }
+        let mine = Segment::open(ours.bytes.clone())?;
+        for (one, other) in mine.items().zip(theirs.items()) {
+            let (one, other): (Item, Item) = (one?, other.map_err(|error| different(error.to_string()))?);
+            if one != other {
+                return Err(different(format!("it has another record at offset {}", other.offset())));
+            }
+        }
+        ArchiveHead::of_segment(&theirs)
+    }
+}
+
+impl From<UnixMillis> for Goal {
+    /// Nothing has to go; what is full or old does.
+    fn from(now: UnixMillis) -> Self {
+        Self { must: None, now }
+    }
+}

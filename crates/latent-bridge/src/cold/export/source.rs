@@ -1,0 +1,49 @@
+//! A partition of a log as the archive reads it: everything that is there, in order, damaged records by their offset.
+
+use latent_core::{Offset, Partition};
+
+use crate::cold::segment::Item;
+use crate::{BusError, EventBus};
+
+/// Records asked for at once.
+const PAGE_RECORDS: usize = 256;
+
+/// See the module.
+pub trait ItemSource {
+    /// First readable offset and the offset after the last one.
+    ///
+    /// # Errors
+    /// [`BusError`].
+    fn bounds(&self) -> Result<(Offset, Offset), BusError>;
+
+    /// Items from `from` on, ascending, few enough to hold. None means that there are no more.
+    ///
+    /// # Errors
+    /// [`BusError`].
+    fn page(&self, from: Offset) -> Result<Vec<Item>, BusError>;
+}
+
+/// A partition of a bus.
+#[derive(Clone)]
+pub struct BusItems<'b> {
+    /// The bus.
+    pub bus: &'b dyn EventBus,
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: Partition,
+}
+
+impl ItemSource for BusItems<'_> {
+    fn bounds(&self) -> Result<(Offset, Offset), BusError> {
+        self.bus.bounds(&self.topic, self.partition)
+    }
+
+    fn page(&self, from: Offset) -> Result<Vec<Item>, BusError> {
+        match self.bus.submit_fetch(&self.topic, self.partition, from, PAGE_RECORDS).wait() {
+            Ok(page) => Ok(page.into_iter().map(Item::from).collect()),
+            Err(BusError::Unreadable { offset, .. }) if offset >= from.0 => Ok(vec![Item::Damaged { offset: Offset(offset) }]),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The log beside the archive: what it has at the offsets that pass by, page by page.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use latent_core::{Offset, Partition, Record};
+
+use super::before;
+use super::finding::{Finding, FindingKind};
+use crate::cold::export::{BusItems, ItemSource as _};
+use crate::cold::segment::Item;
+use crate::{BusError, EventBus, limits};
+
+/// A partition of the log. What cannot be read of it is told once, and nothing is compared from then on.
+pub(super) struct Hot<'b> {
+    items: BusItems<'b>,
+    bounds: (Offset, Offset),
+    from: Offset,
+    page: VecDeque<Item>,
+    /// Offsets that the log has and the archive did not have yet, below the last one seen.
+    passed: BTreeSet<u64>,
+    failed: Option<BusError>,
+}
+
+impl<'b> Hot<'b> {
+    pub(super) fn open(bus: &'b dyn EventBus, topic: &str, partition: Partition) -> Self {
+        let topic = bus.topics().into_iter().find(|known| known == topic).unwrap_or_else(|| topic.to_owned());
+        let items = BusItems { bus, topic, partition };
+        let (bounds, failed) = match items.bounds() {
+            Ok(bounds) => (bounds, None),
+            Err(error) => ((Offset(0), Offset(0)), Some(error)),
+        };
+        Self { items, bounds, from: bounds.0, page: VecDeque::new(), passed: BTreeSet::new(), failed }
+    }
+
+    /// Why it could not be read, once.
+    pub(super) fn failure(&mut self) -> Option<Finding> {
+        let error = self.failed.take()?;
+        let problem = format!("the log could not be compared: {error}");
+        self.bounds = (Offset(0), Offset(0));
+        Some(Finding::of(FindingKind::Unknown, (&self.items.topic, self.items.partition), self.from, None, problem))
+    }
+
+    fn is_usable(&self) -> bool {
+        self.failed.is_none() && self.bounds.1 > self.bounds.0
+    }
+
+    /// First offset that the log still has, and the one after its last.
+    pub(super) const fn bounds(&self) -> (Offset, Offset) {
+        self.bounds
+    }
+
+    /// Compares what the archive has next, by ascending offset. `is_compared` counts.
+    pub(super) fn compare(&mut self, item: &Item, compared: &mut u64) -> Option<Finding> {
+        let offset = item.offset();
+        if !self.is_usable() || offset < self.bounds.0 {
+            return None;
+        }
+        let place = (self.items.topic.clone(), self.items.partition);
+        let finding = |kind, problem: String| Some(Finding::of(kind, (&place.0, place.1), offset, Some(offset), problem));
+        if offset >= self.bounds.1 {
+            return finding(FindingKind::Extra, format!("the log ends before offset {}", self.bounds.1));
+        }
+        let there = self.advance_to(offset)?;
+        *compared += 1;
+        match there {
+            None => finding(FindingKind::Extra, "the log has no event at this offset".to_owned()),
+            Some(there) => difference(item, &there).and_then(|problem| finding(FindingKind::Different, problem)),
+        }
+    }
+
+    /// Compares one that comes out of order: a single event whose offset lies in a segment.
+    pub(super) fn compare_late(&mut self, item: &Item, compared: &mut u64) -> Option<Finding> {
+        let offset = item.offset();
+        self.passed.remove(&offset.0);
+        if !self.is_usable() || !(self.bounds.0..self.bounds.1).contains(&offset) {
+            return None;
+        }
+        let there = match self.items.page(offset) {
+            Ok(page) => page.into_iter().next().filter(|there| there.offset() == offset),
+            Err(error) => {
+                self.failed = Some(error);
+                return None;
+            }
+        };
+        *compared += 1;
+        let place = (&*self.items.topic, self.items.partition);
+        let finding = |kind, problem: String| Some(Finding::of(kind, place, offset, Some(offset), problem));
+        match there {
+            None => finding(FindingKind::Extra, "the log has no event at this offset".to_owned()),
+            Some(there) => difference(item, &there).and_then(|problem| finding(FindingKind::Different, problem)),
+        }
+    }
+
+    /// What the log has at an offset, and notes what it has before it. The outer `None` when it could not be read.
+    fn advance_to(&mut self, offset: Offset) -> Option<Option<Item>> {
+        loop {
+            while let Some(next) = self.page.front() {
+                if next.offset() > offset {
+                    return Some(None);
+                }
+                let next = self.page.pop_front()?;
+                self.from = Offset(next.offset().0.saturating_add(1));
+                if next.offset() == offset {
+                    return Some(Some(next));
+                }
+                // What is damaged in the log need not be anywhere else.
+                if next.record().is_some() && self.passed.len() < limits::ARCHIVE_FINDINGS.default_usize() {
+                    self.passed.insert(next.offset().0);
+                }
+            }
+            match self.items.page(self.from) {
+                Ok(page) if page.is_empty() => return Some(None),
+                Ok(page) => self.page = page.into(),
+                Err(error) => {
+                    self.failed = Some(error);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// What the log has up to `end` and the archive does not. Nothing comes late for it any more.
+    pub(super) fn missing(&mut self, end: Offset) -> Vec<Finding> {
+        if self.is_usable() && end >= self.from {
+            if let Some(Some(there)) = self.advance_to(end) {
+                self.passed.insert(there.offset().0);
+            }
+        }
+        let passed = std::mem::take(&mut self.passed);
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for offset in passed {
+            match ranges.last_mut() {
+                Some((_, last)) if last.checked_add(1) == Some(offset) => *last = offset,
+                _ => ranges.push((offset, offset)),
+            }
+        }
+        let one = |(first, last): (u64, u64)| {
+            let problem = "the log has it, and the archive does not".to_owned();
+            Finding::of(FindingKind::Missing, (&self.items.topic, self.items.partition), Offset(first), Some(Offset(last)), problem)
+        };
+        ranges.into_iter().map(one).collect()
+    }
+
+    /// Nothing before this offset is asked for: the archive begins there.
+    pub(super) fn begin_at(&mut self, offset: Offset) {
+        if offset > self.from {
+            self.from = offset.min(before(self.bounds.1));
+            self.page.clear();
+        }
+    }
+}
+
+/// What the archive has that the log has otherwise. A record that the log can no longer read is no difference.
+fn difference(archived: &Item, there: &Item) -> Option<String> {
+    let (Some(archived), Some(there)) = (archived.record(), there.record()) else {
+        let lost = archived.record().is_none() && there.record().is_some();
+        return lost.then(|| "the archive has it as damaged, and the log can read it".to_owned());
+    };
+    let field = fields(archived).into_iter().zip(fields(there)).find(|(one, other)| one != other).map(|((name, _), _)| name);
+    let field = field.or_else(|| (archived.attributes != there.attributes).then_some("attributes"))?;
+    Some(format!("its {field} differs from that of the log, where the uid is {:?}", there.uid.as_str()))
+}
+
+fn fields(record: &Record) -> [(&'static str, &[u8]); 4] {
+    [
+        ("uid", record.uid.as_str().as_bytes()),
+        ("key", record.key.as_bytes()),
+        ("media type", record.media_type.as_str().as_bytes()),
+        ("payload", &record.payload),
+    ]
+}

@@ -1,0 +1,222 @@
+//! Is an archive complete and unaltered? Reads every object of it once, one at a time, and names what is wrong: topic, partition, offsets.
+//!
+//! What can be told depends on what there is to compare with, and the report says which of it there was:
+//!
+//! | given | finds |
+//! |---|---|
+//! | the archive alone | what is cut, changed, out of its place or missing from the middle of a chain of segments |
+//! | control keys | also what was made by somebody without a key: a segment whose inner checksums are right |
+//! | a head of the partition | also what is missing from the end |
+//! | the log | also every difference to what is still in hot storage |
+//!
+//! Events archived one by one have no chain: of them the archive alone tells only what is in no order. Decisions are in `partition`, which does
+//! no I/O.
+
+mod finding;
+mod hot;
+mod partition;
+
+use std::collections::BTreeMap;
+
+use latent_core::{Offset, Partition};
+
+pub use finding::{Finding, FindingKind, Findings};
+use hot::Hot;
+use partition::PartitionCheck;
+
+use super::export::{ArchiveHead, ArchivedName};
+use super::object;
+use super::probe::PROBE_OBJECT;
+use super::segment::{Attest, Segment};
+use super::store::{ColdError, ColdStore, Listed};
+use crate::{EventBus, limits};
+
+/// What is verified, and what there is to compare with.
+#[derive(Clone, Copy)]
+pub struct Verification<'v> {
+    /// The archive.
+    pub store: &'v dyn ColdStore,
+    /// Only this topic.
+    pub topic: Option<&'v str>,
+    /// Only this partition of it.
+    pub partition: Option<Partition>,
+    /// The control keys that segments are proven with.
+    pub keys: Option<&'v dyn Attest>,
+    /// Up to where archives went when somebody looked.
+    pub heads: &'v [ArchiveHead],
+    /// The log that was archived.
+    pub log: Option<&'v dyn EventBus>,
+    /// Offsets of single events are dense, as on the embedded engine, so that a gap between them is a missing event.
+    pub dense: bool,
+}
+
+/// What was seen.
+#[derive(Debug, Clone, Default)]
+pub struct VerifyReport {
+    /// What is wrong.
+    pub findings: Findings,
+    /// Partitions that have something in the archive, or should.
+    pub partitions: u64,
+    /// Segments that are as they were written.
+    pub segments: u64,
+    /// Single events that are in the form they were written in.
+    pub objects: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Offsets whose record was damaged before it was archived.
+    pub damaged: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Segments whose proof was checked and holds.
+    pub proven_segments: u64,
+    /// Partitions whose last segment no head speaks of: what is missing behind it would not be found.
+    pub unattested_ends: u64,
+    /// Records that were compared with the log.
+    pub compared: u64,
+}
+
+impl Verification<'_> {
+    /// Verifies. `progress` is told the report so far after each object.
+    ///
+    /// # Errors
+    /// [`ColdError`] where the store cannot be read at all; what is wrong with the archive is in the report.
+    pub fn run(&self, progress: &mut dyn FnMut(&VerifyReport)) -> Result<VerifyReport, ColdError> {
+        let mut report = VerifyReport::default();
+        let mut heads: BTreeMap<(String, u32), &ArchiveHead> =
+            self.heads.iter().filter(|head| self.wants(&head.place.topic, head.place.partition)).map(|head| (key(head), head)).collect();
+        let mut current: Option<PartitionCheck<'_>> = None;
+        let mut after = String::new();
+        let prefix = self.prefix();
+        loop {
+            let page = self.store.list_after(&prefix, &after, limits::ARCHIVE_LIST_PAGE.default_usize())?;
+            let Some(last) = page.last() else { break };
+            if last.path <= after {
+                let reason = "the store lists names that do not come after the one asked for".to_owned();
+                return Err(ColdError::Failed { operation: "list", object: prefix, reason });
+            }
+            after.clone_from(&last.path);
+            let is_last = page.len() < limits::ARCHIVE_LIST_PAGE.default_usize();
+            for listed in page {
+                self.one(&listed, &mut current, &mut heads, &mut report)?;
+                progress(&report);
+            }
+            if is_last {
+                break;
+            }
+        }
+        self.end(current, &mut report);
+        for head in heads.into_values() {
+            let check = self.open(&head.place.topic, head.place.partition, Some(head));
+            self.end(Some(check), &mut report);
+        }
+        Ok(report)
+    }
+
+    fn prefix(&self) -> String {
+        match (self.topic, self.partition) {
+            (None, _) => String::new(),
+            (Some(topic), None) => format!("{topic}/"),
+            (Some(topic), Some(partition)) => super::export::partition_prefix(topic, partition),
+        }
+    }
+
+    fn wants(&self, topic: &str, partition: Partition) -> bool {
+        self.topic.is_none_or(|wanted| wanted == topic) && self.partition.is_none_or(|wanted| wanted == partition)
+    }
+
+    fn open<'c>(&'c self, topic: &str, partition: Partition, head: Option<&'c ArchiveHead>) -> PartitionCheck<'c> {
+        let hot = self.log.map(|log| Hot::open(log, topic, partition));
+        PartitionCheck::new(topic, partition, self.keys, head, hot, self.dense)
+    }
+
+    fn end(&self, check: Option<PartitionCheck<'_>>, report: &mut VerifyReport) {
+        if let Some(check) = check {
+            report.partitions += 1;
+            check.end(report);
+        }
+    }
+
+    fn one<'c>(
+        &'c self,
+        listed: &Listed,
+        current: &mut Option<PartitionCheck<'c>>,
+        heads: &mut BTreeMap<(String, u32), &'c ArchiveHead>,
+        report: &mut VerifyReport,
+    ) -> Result<(), ColdError> {
+        if listed.path == PROBE_OBJECT {
+            return Ok(());
+        }
+        let Some(name) = ArchivedName::parse(&listed.path) else {
+            report.findings.push(Finding::of_unknown(&listed.path));
+            return Ok(());
+        };
+        let (topic, partition) = name.place();
+        if !self.wants(topic, partition) {
+            return Ok(());
+        }
+        if !current.as_ref().is_some_and(|check| check.is_of(topic, partition)) {
+            let head = heads.remove(&(topic.to_owned(), partition.0));
+            let next = self.open(topic, partition, head);
+            self.end(current.replace(next), report);
+        }
+        let Some(check) = current else { return Ok(()) };
+        match name {
+            ArchivedName::Segment { first, .. } => {
+                let opened = self.segment(listed, report)?;
+                check.segment(&listed.path, first, opened, report);
+            }
+            ArchivedName::Object { offset, .. } => {
+                let read = self.store.get(&listed.path, limits::COLD_OBJECT_BYTES.max);
+                check.object(&listed.path, offset, object_of(read, report)?, report);
+            }
+        }
+        Ok(())
+    }
+
+    fn segment(&self, listed: &Listed, report: &mut VerifyReport) -> Result<partition::Opened, ColdError> {
+        match self.store.get(&listed.path, limits::ARCHIVE_SEGMENT_OBJECT_BYTES.default) {
+            Ok(Some(bytes)) => {
+                report.bytes += bytes.len() as u64;
+                Ok(match Segment::open(bytes.clone()) {
+                    Ok(segment) => partition::Opened::Whole(Box::new(segment)),
+                    Err(error) => partition::Opened::Broken { error, claims: Segment::claims(&bytes).map(|header| header.last) },
+                })
+            }
+            Ok(None) => Ok(partition::Opened::Gone),
+            Err(ColdError::TooLarge { bytes, bytes_max, .. }) => {
+                let error = super::segment::SegmentError::TooLarge { what: "it", bytes, max: bytes_max };
+                Ok(partition::Opened::Broken { error, claims: None })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn key(head: &ArchiveHead) -> (String, u32) {
+    (head.place.topic.clone(), head.place.partition.0)
+}
+
+/// The record of an object; or what is wrong with it.
+fn object_of(
+    read: Result<Option<bytes::Bytes>, ColdError>,
+    report: &mut VerifyReport,
+) -> Result<Result<latent_core::StoredRecord, String>, ColdError> {
+    match read {
+        Ok(Some(bytes)) => {
+            report.bytes += bytes.len() as u64;
+            let decoded = object::decode(&bytes);
+            Ok(decoded.and_then(|stored| {
+                let same = object::encode(&stored) == bytes;
+                if same { Ok(stored) } else { Err("it is not in the form that it is written in".to_owned()) }
+            }))
+        }
+        Ok(None) => Ok(Err("it was listed and is not there".to_owned())),
+        Err(ColdError::TooLarge { bytes, .. }) => Ok(Err(format!("it has {bytes} bytes, more than one event can have"))),
+        Err(error) => Err(error),
+    }
+}
+
+/// The offset before this one, for the end of a range that is not empty.
+const fn before(offset: Offset) -> Offset {
+    Offset(offset.0.saturating_sub(1))
+}
