@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cold::ArchiveStatistics;
+use crate::cold::export::AttestedHead;
 use crate::{BusError, MaintenanceReport, StoredEvent, limits};
 
 /// Where an event lies. On the embedded engine the offset is partition-local, on NATS it is the stream sequence.
@@ -149,6 +150,14 @@ pub trait EventBus: Send + Sync {
     /// [`BusError::Config`] for a key that protects nothing, or too many.
     fn set_control_keys(&self, _newest_first: &[[u8; 32]]) -> Result<(), BusError> {
         Ok(())
+    }
+
+    /// Up to where a partition of a topic with `cold_format: segments` is in its archive, with a proof; none where nothing is yet.
+    ///
+    /// # Errors
+    /// [`BusError::Backend`] when what was written down is not proven by a control key; [`BusError::Io`].
+    fn archive_head(&self, _topic: &str, _partition: Partition) -> Result<Option<AttestedHead>, BusError> {
+        Ok(None)
     }
 
     /// What waits in the archive's outbox; none when no topic is archived.

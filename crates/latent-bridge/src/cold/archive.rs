@@ -6,13 +6,16 @@
 //!    \________________ maintenance finishes what a crash or an outage left anywhere on this way
 //! ```
 
-use std::collections::{BTreeMap, HashSet};
+mod segments;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use latent_core::{StoredRecord, UnixMillis};
 
+use super::export::SegmentExporter;
 use super::fault::Fault;
 use super::intent::Intent;
 use super::keys::KeyRing;
@@ -21,7 +24,8 @@ use super::outbox::{Committed, Outbox, Staged};
 use super::target::Target;
 use super::trouble::is_past_grace;
 use crate::embedded::Storage;
-use crate::{BridgeManifest, BusError, MaintenanceReport, limits};
+use crate::manifest::ColdFormat;
+use crate::{BridgeManifest, BusError, MaintenanceReport, TopicSpec, limits};
 
 pub(crate) use super::pass::Pass;
 
@@ -39,6 +43,9 @@ pub(crate) struct Archive {
     pub(crate) outbox: Outbox,
     /// By topic.
     targets: BTreeMap<String, Arc<Target>>,
+    /// Topics that are archived in segments.
+    segmented: BTreeSet<String>,
+    exporter: SegmentExporter,
     uploads: usize,
     intents_max: u64,
     /// Intents that somebody is finishing.
@@ -90,6 +97,7 @@ impl Archive {
         let intents_max = limits::COLD_INTENTS.check(options.intents_max).map_err(config)?;
         let uploads = limits::COLD_UPLOADS.check(options.uploads).map_err(config)?;
         let keys = KeyRing::new(&options.control_keys)?;
+        let exporter = SegmentExporter::new(Arc::clone(storage), outbox.join("segments"), &manifest.name, options.segment_sizes);
         let outbox = Outbox::open(Arc::clone(storage), outbox, owner, keys, intents_max)?;
         let mut by_uri: BTreeMap<&str, Arc<Target>> = BTreeMap::new();
         let mut targets = BTreeMap::new();
@@ -106,7 +114,9 @@ impl Archive {
             targets.insert(topic.name.clone(), target);
         }
         let uploads = usize::try_from(uploads).unwrap_or(1);
-        Ok(Some(Self { outbox, targets, uploads, intents_max, claimed: Mutex::default() }))
+        let in_segments = |topic: &&TopicSpec| topic.retention.cold_format == Some(ColdFormat::Segments);
+        let segmented = manifest.topics.iter().filter(in_segments).map(|topic| topic.name.clone()).collect();
+        Ok(Some(Self { outbox, targets, segmented, exporter, uploads, intents_max, claimed: Mutex::default() }))
     }
 
     /// How many objects are written at once.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::places::ColdStores;
 use crate::embedded::{OsStorage, Storage};
+use super::segment::SegmentSizes;
 use crate::limits;
 
 /// Keys, places and bounds of the archive. Of no use to a bus of which no topic has a `cold_uri`.
@@ -22,6 +23,8 @@ pub struct ArchiveOptions {
     pub storage: Arc<dyn Storage>,
     /// Opens the stores that `cold_uri`s name. None: folders, and what the crate's features add.
     pub stores: Option<Arc<dyn ColdStores>>,
+    /// How large segments become, of topics with `cold_format: segments`.
+    pub segment_sizes: SegmentSizes,
     /// Whether stores are asked at the start if they can be used. Otherwise they are before the first object is written to them.
     pub probes_at_start: bool,
     /// See [`limits::COLD_INTENTS`].
@@ -37,6 +40,7 @@ impl Default for ArchiveOptions {
             outbox: None,
             storage: Arc::new(OsStorage),
             stores: None,
+            segment_sizes: SegmentSizes::default(),
             probes_at_start: true,
             intents_max: limits::COLD_INTENTS.default,
             uploads: limits::COLD_UPLOADS.default,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::local::LocalStore;
 use super::store::ColdStore;
-use crate::embedded::Storage;
+use crate::embedded::{OsStorage, Storage};
 use crate::manifest::ColdFormat;
-use crate::{BridgeManifest, BusError};
+use crate::{BridgeManifest, BusError, TopicSpec};
 
 /// Opens the stores that `cold_uri`s name. The seam at which an embedder or a test brings stores of its own.
 pub trait ColdStores: Send + Sync {
@@ -49,14 +49,20 @@ fn place(uri: &str) -> Result<Place<'_>, BusError> {
     }
 }
 
-/// Whether every `cold_uri` of a manifest names a store that can be opened. Nothing is touched.
+/// As [`check_any`], for an engine that archives event by event alone.
 pub(crate) fn check(manifest: &BridgeManifest, stores: Option<&dyn ColdStores>) -> Result<(), BusError> {
+    let of_segments = |topic: &&TopicSpec| topic.retention.cold_uri.is_some() && topic.retention.cold_format == Some(ColdFormat::Segments);
+    if let Some(topic) = manifest.topics.iter().find(of_segments) {
+        let problem = format!("topic {:?}: cold_format segments is not supported by this engine yet; use objects", topic.name);
+        return Err(BusError::Config { problem });
+    }
+    check_any(manifest, stores)
+}
+
+/// Whether every `cold_uri` of a manifest names a store that can be opened. Nothing is touched.
+pub(crate) fn check_any(manifest: &BridgeManifest, stores: Option<&dyn ColdStores>) -> Result<(), BusError> {
     for topic in &manifest.topics {
         let Some(uri) = &topic.retention.cold_uri else { continue };
-        if topic.retention.cold_format == Some(ColdFormat::Segments) {
-            let problem = format!("topic {:?}: cold_format segments is not supported yet; use objects", topic.name);
-            return Err(BusError::Config { problem });
-        }
         let checked = match stores {
             Some(stores) => stores.check(uri),
             None => place(uri).map(drop),
@@ -88,6 +94,16 @@ fn bounded(store: Arc<dyn ColdStore>) -> Result<Arc<dyn ColdStore>, BusError> {
 #[allow(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
 fn bounded(store: Arc<dyn ColdStore>) -> Result<Arc<dyn ColdStore>, BusError> {
     Ok(store)
+/// The store at `uri`, to be read: a folder must be there and is not made.
+pub(crate) fn open_existing(uri: &str) -> Result<Arc<dyn ColdStore>, BusError> {
+    if let Place::Folder(path) = place(uri)?
+        && !Path::new(path).is_dir()
+    {
+        let problem = format!("there is no archive at {uri:?}: it is not a folder");
+        return Err(BusError::Config { problem });
+    }
+    let storage: Arc<dyn Storage> = Arc::new(OsStorage);
+    open(uri, &storage, "reader")
 }
 
 #[cfg(test)]

@@ -4,14 +4,6 @@ mod export;
 mod restore;
 mod verify;
 
-#[path = "../../src/cold/doubles.rs"]
-mod doubles;
-
-/// What the doubles see as their crate.
-mod store {
-    pub(super) use latent_bridge::cold::{ColdError, ColdStore, Listed, PutEnd};
-}
-
 #[path = "../../src/cold/segment/doubles.rs"]
 #[allow(unreachable_pub, reason = "it is public where it lies")]
 mod ring;
@@ -25,10 +17,10 @@ use latent_bridge::cold::segment::{Attest, Attestation, Item, Segment, SegmentSi
 use latent_bridge::{EmbeddedBroker, EventBus};
 use latent_core::{Offset, Partition, UnixMillis};
 
+use crate::support::doubles::{self, MemoryStore};
 use crate::support::fixtures::{manifest, quick, record, scratch};
 use crate::support::history::tiny;
 use crate::support::storage::TestStorage;
-use doubles::MemoryStore;
 use ring::Keys;
 
 /// A log of one topic with some records in each of its two partitions.
@@ -68,7 +60,7 @@ fn export(
 
 /// Everything goes.
 fn all() -> Goal {
-    Goal { must: Some(Offset(u64::MAX)), now: UnixMillis(0) }
+    Goal { must: Some(Offset(u64::MAX)), ahead: true, now: UnixMillis(0) }
 }
 
 /// What the archive of a partition holds, in order. Each segment must follow the one before it.

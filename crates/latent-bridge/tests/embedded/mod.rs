@@ -3,6 +3,7 @@
 mod cold;
 mod cold_crash;
 mod cold_outage;
+mod cold_segments;
 mod costs;
 mod cuts;
 mod damage;

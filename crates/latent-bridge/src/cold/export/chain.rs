@@ -9,8 +9,17 @@ use crate::limits;
 pub struct Goal {
     /// Everything at or below this offset goes now, because it must leave hot storage.
     pub must: Option<Offset>,
+    /// Full segments and old events behind that go as well.
+    pub ahead: bool,
     /// The wall clock.
     pub now: UnixMillis,
+}
+
+impl Goal {
+    /// Whether an archive that goes up to `last` is all that this asks for.
+    pub(super) fn is_met(&self, last: Option<Offset>) -> bool {
+        !self.ahead && (self.must.is_none() || last >= self.must)
+    }
 }
 
 /// What was put into a segment so far.
@@ -80,7 +89,7 @@ mod tests {
     }
 
     fn goal(must: Option<u64>, now: u64) -> Goal {
-        Goal { must: must.map(Offset), now: UnixMillis(now) }
+        Goal { must: must.map(Offset), ahead: true, now: UnixMillis(now) }
     }
 
     #[test]
@@ -99,6 +108,13 @@ mod tests {
         assert_eq!(step(filled(5, 100), goal(None, 0)), Step::Wait, "a clock that went back makes nothing old");
         let nothing = Filled { oldest: None, first: None, is_full: false, has_ended: true };
         assert_eq!(step(nothing, goal(Some(9), u64::MAX)), Step::Wait);
+    }
+
+    #[test]
+    fn a_goal_without_ahead_is_met_when_all_that_must_go_has_gone() {
+        let must = Goal { ahead: false, ..goal(Some(5), 0) };
+        assert_eq!([None, Some(4), Some(5), Some(9)].map(|last| must.is_met(last.map(Offset))), [false, false, true, true]);
+        assert!(!goal(Some(5), 0).is_met(Some(Offset(9))));
     }
 
     #[test]

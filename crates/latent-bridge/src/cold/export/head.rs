@@ -30,6 +30,15 @@ pub struct ArchiveHead {
     pub digest: SegmentDigest,
 }
 
+/// A head with its proof, as a document for whoever verifies the archive elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttestedHead {
+    /// The head.
+    pub head: ArchiveHead,
+    /// What [`ArchiveHead::from_json`] reads.
+    pub document: String,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {

@@ -32,7 +32,7 @@ use files::HeadFiles;
 
 pub use chain::Goal;
 pub use error::ExportError;
-pub use head::ArchiveHead;
+pub use head::{ArchiveHead, AttestedHead};
 pub(crate) use path::{ArchivedName, partition_prefix, segment_path};
 pub use source::{BusItems, ItemSource};
 
@@ -116,7 +116,8 @@ impl SegmentExporter {
         let (_, next) = source.bounds()?;
         let step = u64::from(self.sizes.items / 8).max(1);
         if !known.waiting.is_some_and(|waiting| waiting.goes_on(next, goal, step)) {
-            while let Some(finished) = export.build(&mut known, source, goal)? {
+            while !goal.is_met(known.head().map(|head| head.last)) {
+                let Some(finished) = export.build(&mut known, source, goal)? else { break };
                 self.files.stage(&finished)?;
                 export.deliver(&mut known, finished)?;
             }
@@ -293,6 +294,6 @@ impl Export<'_> {
 impl From<UnixMillis> for Goal {
     /// Nothing has to go; what is full or old does.
     fn from(now: UnixMillis) -> Self {
-        Self { must: None, now }
+        Self { must: None, ahead: true, now }
     }
 }

@@ -15,6 +15,8 @@
 mod finding;
 mod hot;
 mod partition;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 

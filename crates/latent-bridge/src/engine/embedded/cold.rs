@@ -17,7 +17,9 @@ use super::retention_pass;
 use super::segment::Segment;
 use super::topic::Topic;
 use crate::cold::archive::{Archive, Pass, Resolver};
+use crate::cold::export::{Goal, ItemSource};
 use crate::cold::intent::Intent;
+use crate::cold::segment::Item;
 use crate::cold::trouble::Trouble;
 use crate::{BusError, MaintenanceReport, limits};
 
@@ -99,6 +101,9 @@ impl Cold {
     /// True when all of it is archived; false when this pass has done enough.
     fn export_segment(&self, shared: &Shared, pass: &Pass, expiring: &Expiring, exporting: &mut Exporting<'_>) -> Result<bool, BusError> {
         let topic = exporting.topic;
+        if self.archive.is_segmented(&topic.name) {
+            return self.export_in_segments(shared, pass, expiring, exporting);
+        }
         for (number, end) in (0..topic.partitions).zip(&expiring.ends).skip(exporting.progress.partition as usize) {
             let start = expiring.segment.start.offsets.get(number as usize).copied().unwrap_or_default();
             if exporting.progress.partition != number {
@@ -127,6 +132,57 @@ impl Cold {
             }
         }
         Ok(true)
+    }
+}
+
+impl Cold {
+    /// As [`Cold::export_segment`], of a topic whose archive is in segments: those may hold younger records as well.
+    fn export_in_segments(
+        &self,
+        shared: &Shared,
+        pass: &Pass,
+        expiring: &Expiring,
+        exporting: &mut Exporting<'_>,
+    ) -> Result<bool, BusError> {
+        let topic = exporting.topic;
+        for (number, end) in (0..topic.partitions).zip(&expiring.ends) {
+            let start = expiring.segment.start.offsets.get(number as usize).copied().unwrap_or_default();
+            let Some(last) = end.checked_sub(1).filter(|last| *last >= start) else { continue };
+            if *exporting.left == 0 {
+                return Ok(false);
+            }
+            let partition = Partition(number);
+            let goal = Goal { must: Some(Offset(last)), ahead: false, now: exporting.now };
+            let items = TopicItems { shared, topic, partition };
+            let exported = self.archive.export_segments(pass, &topic.name, partition, &items, goal)?;
+            *exporting.left = exporting.left.saturating_sub(exported.items);
+        }
+        Ok(true)
+    }
+}
+
+/// A partition of a topic as its archive reads it.
+struct TopicItems<'t> {
+    shared: &'t Shared,
+    topic: &'t Topic,
+    partition: Partition,
+}
+
+impl ItemSource for TopicItems<'_> {
+    fn bounds(&self) -> Result<(Offset, Offset), BusError> {
+        let contents = self.topic.read();
+        let of = |offsets: &[u64]| Offset(offsets.get(self.partition.0 as usize).copied().unwrap_or_default());
+        Ok((of(&contents.first.offsets), of(&contents.next.offsets)))
+    }
+
+    fn page(&self, from: Offset) -> Result<Vec<Item>, BusError> {
+        let count_max = limits::COLD_BATCH_RECORDS.default_usize();
+        let range = Range { partition: self.partition, offset: from, count_max, bytes_max: limits::COLD_BATCH_BYTES.default };
+        match reader::fetch(&self.shared.disk(self.topic), self.topic, range) {
+            Ok(records) => Ok(records.into_iter().map(Item::from).collect()),
+            Err(BusError::Unreadable { offset, .. }) if offset >= from.0 => Ok(vec![Item::Damaged { offset: Offset(offset) }]),
+            Err(error) => Err(error),
+        }
     }
 }
 

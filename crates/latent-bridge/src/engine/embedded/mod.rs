@@ -84,6 +84,7 @@ use writer::{Asker, Command, Writer};
 use crate::bus::batch;
 use crate::cold::ArchiveStatistics;
 use crate::cold::archive::{Archive, Pass};
+use crate::cold::export::AttestedHead;
 use crate::{AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, limits};
 
 pub use crate::{PartitionStatistics, TopicStatistics};
@@ -609,6 +610,10 @@ impl EventBus for EmbeddedBroker {
 
     fn set_control_keys(&self, newest_first: &[[u8; 32]]) -> Result<(), BusError> {
         self.shared.cold.as_ref().map_or(Ok(()), |cold| cold.archive.set_keys(newest_first))
+    }
+
+    fn archive_head(&self, topic: &str, partition: Partition) -> Result<Option<AttestedHead>, BusError> {
+        self.shared.cold.as_ref().map_or(Ok(None), |cold| cold.archive.head(topic, partition))
     }
 
     fn archive_statistics(&self) -> Option<ArchiveStatistics> {

@@ -1,0 +1,77 @@
+//! Topics that are archived in segments: what an engine asks the archive for.
+
+use std::sync::PoisonError;
+
+use latent_core::Partition;
+
+use super::{Archive, Fault, Pass};
+use crate::BusError;
+use crate::cold::export::{AttestedHead, ExportError, ExportTo, Exported, Goal, ItemSource};
+use crate::cold::put::PutFault;
+
+impl Archive {
+    /// Whether a topic is archived in segments. Then nothing is staged for its events: the log keeps them until they are in one.
+    pub(crate) fn is_segmented(&self, topic: &str) -> bool {
+        self.segmented.contains(topic)
+    }
+
+    /// Brings what is due of a partition into segments. When it returns, everything at or below `goal.must` is in the archive.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub(crate) fn export_segments(
+        &self,
+        pass: &Pass,
+        topic: &str,
+        partition: Partition,
+        source: &dyn ItemSource,
+        goal: Goal,
+    ) -> Result<Exported, BusError> {
+        let unreachable = |pass: &Pass| {
+            pass.unreachable.lock().unwrap_or_else(PoisonError::into_inner).insert(topic.to_owned());
+        };
+        let Some(target) = self.targets.get(topic) else {
+            return Err(BusError::Config { problem: format!("topic {topic:?} has no cold_uri") });
+        };
+        if pass.is_given_up(target) {
+            unreachable(pass);
+            return Err(BusError::NotSent { reason: "its cold store failed and is left alone for now".to_owned() });
+        }
+        let keys = self.outbox.keys();
+        let to = ExportTo { store: &*target.store, keys: &*keys };
+        let exported = target.prove().and_then(|()| {
+            self.exporter.export(topic, partition, to, source, goal).map_err(|error| match error {
+                ExportError::Store(error) => Fault::Put(PutFault::Store(error)),
+                error => Fault::Bus(error.into()),
+            })
+        });
+        match exported {
+            Ok(exported) => {
+                pass.note(target, &Ok(()));
+                Ok(exported)
+            }
+            Err(fault) => {
+                if matches!(&fault, Fault::Put(fault) if fault.is_of_store()) {
+                    unreachable(pass);
+                }
+                let passing = fault.is_passing();
+                let text = fault.to_string();
+                pass.note(target, &Err(fault));
+                Err(if passing { BusError::NotSent { reason: text } } else { BusError::Backend(text) })
+            }
+        }
+    }
+
+    /// Up to where a partition is in the archive, as far as that was written down.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not proven.
+    pub(crate) fn head(&self, topic: &str, partition: Partition) -> Result<Option<AttestedHead>, BusError> {
+        if !self.is_segmented(topic) {
+            return Ok(None);
+        }
+        let keys = self.outbox.keys();
+        let head = self.exporter.head(topic, partition, &*keys)?;
+        Ok(head.and_then(|head| head.to_json(&*keys).map(|document| AttestedHead { head, document })))
+    }
+}
