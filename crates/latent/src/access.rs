@@ -5,6 +5,7 @@
 //! only about them asks the broker itself when no node answers.
 
 mod broker_target;
+mod node_bus;
 mod stopped;
 
 use std::io::ErrorKind;
@@ -24,6 +25,7 @@ use crate::error::{CliError, Existence};
 use crate::limits;
 use crate::logging;
 use broker_target::BrokerTarget;
+pub(crate) use node_bus::CommandBus;
 use stopped::{StoppedLog, StoppedNode};
 
 const REACHING: &str = "reaching the running node";

@@ -3,6 +3,7 @@
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use crate::commands::archive::ArchiveCommand;
 use crate::commands::bench::BenchCommand;
 use crate::commands::broker::BrokerCommand;
 use crate::commands::bus::BusCommand;
@@ -78,6 +79,9 @@ pub(crate) enum Command {
     /// See whether the wall clock is believed, or say that it is right
     #[command(subcommand, after_help = "Example:\n  latent clock status -c latent.toml")]
     Clock(ClockCommand),
+    /// See what is archived, whether it is sound, and bring it back
+    #[command(subcommand, after_help = "Example:\n  latent archive verify --archive /mnt/archive")]
+    Archive(ArchiveCommand),
     /// Measure the project's own speed, as ratios to loops by hand
     #[command(subcommand, after_help = "Example:\n  latent bench bus")]
     Bench(BenchCommand),
@@ -91,9 +95,6 @@ pub(crate) enum Command {
 /// Commands that are planned. They answer that they are not built, instead of looking like a typing mistake.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LaterCommand {
-    /// Not built in this version
-    #[command(hide = true)]
-    Archive(LaterArgs),
     /// Not built in this version
     #[command(hide = true)]
     Test(LaterArgs),
@@ -110,7 +111,6 @@ impl LaterCommand {
     /// As it was typed.
     pub(crate) const fn word(&self) -> &'static str {
         match self {
-            Self::Archive(_) => "archive",
             Self::Test(_) => "test",
         }
     }

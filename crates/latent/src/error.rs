@@ -201,6 +201,12 @@ pub(crate) enum CliError {
         /// Where it ended before the file did.
         stopped: Option<Stopped>,
     },
+    /// Archives that are not as they should be. What is wrong was told one by one.
+    #[error("{findings} {} wrong with the archive", if *findings == 1 { "thing is" } else { "things are" })]
+    UnsoundArchive {
+        /// How many things.
+        findings: u64,
+    },
     /// A maintenance that left something undone. What it did was told.
     #[error("the maintenance is incomplete")]
     Unmaintained {
@@ -375,6 +381,7 @@ impl CliError {
             Self::NoPermission { .. } => "no-permission",
             Self::NotProvisioned { .. } => "not-provisioned",
             Self::Control { source, .. } | Self::Unanswered { source, .. } => source.kind(),
+            Self::UnsoundArchive { .. } => "archive-unsound",
             Self::Unmaintained { .. } => "maintenance-incomplete",
             Self::Log { fault, .. } | Self::Damaged { fault, .. } | Self::Provisioned { fault, .. } => &fault.kind,
             Self::Unread { .. } => "partitions-unread",
@@ -422,6 +429,7 @@ impl CliError {
             | Self::UnknownTrigger { .. }
             | Self::Unreplayed { .. }
             | Self::Incomplete { .. }
+            | Self::UnsoundArchive { .. }
             | Self::Unmaintained { .. }
             | Self::Held { .. }
             | Self::NodeRunning { .. }
@@ -468,6 +476,7 @@ impl CliError {
             Self::NodeRunning { name, .. } => format!("node {name:?} answers on its control socket"),
             Self::NotProvisioned { .. } => "no node was started on it yet, so it holds no topics".to_owned(),
             Self::Control { source, .. } | Self::Unanswered { source, .. } => source.to_string(),
+            Self::UnsoundArchive { .. } => "each is named above with its topic, partition and offsets".to_owned(),
             Self::Unmaintained { done } => incomplete_maintenance(done),
             Self::Log { fault, .. } | Self::Damaged { fault, .. } | Self::Unread { fault, .. } | Self::Provisioned { fault, .. } => {
                 fault.message.clone()
@@ -513,6 +522,9 @@ impl CliError {
                 "see the node's log for how it ended; run it again only if what the function does bears being done twice (--origin keeps its keys)".to_owned()
             }
             Self::Unanswered { .. } => "see whether the node still runs and run it again: what was done is not done twice".to_owned(),
+            Self::UnsoundArchive { .. } => {
+                "keep the archive as it is, compare it with another copy of it, and restore what is sound with --topic and --partition".to_owned()
+            }
             Self::Unmaintained { .. } => "look at the disk and the node's log, start the node again, then run it once more".to_owned(),
             Self::Log { fault, .. } => next_of(fault),
             Self::Damaged { partition, continue_at, .. } => {

@@ -73,6 +73,7 @@ fn run(command: &Command, output: &mut Output) -> Result<(), CliError> {
         Command::Secret(command) => commands::secret::secret(command, output),
         Command::Broker(command) => commands::broker::broker(command, output),
         Command::Clock(command) => commands::clock::clock(command, output),
+        Command::Archive(command) => commands::archive::archive(command, output),
         Command::Bench(command) => commands::bench::bench(command, output),
         Command::Completions(args) => commands::completions::completions(args, output),
         Command::Later(later) => {

@@ -37,5 +37,5 @@ pub mod verify;
 
 pub use control_keys::ControlKeys;
 pub use options::{ArchiveOptions, ArchiveStatistics};
-pub use places::ColdStores;
+pub use places::{ColdStores, open_existing as open_archive};
 pub use store::{ColdError, ColdStore, Listed, PutEnd};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::places::ColdStores;
 use crate::embedded::{OsStorage, Storage};
@@ -56,7 +56,8 @@ impl fmt::Debug for ArchiveOptions {
 }
 
 /// What waits in the archive's outbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ArchiveStatistics {
     /// Intents that wait, for whatever.
     pub intents: u64,

@@ -96,6 +96,11 @@ fn bounded(store: Arc<dyn ColdStore>) -> Result<Arc<dyn ColdStore>, BusError> {
     Ok(store)
 /// The store at `uri`, to be read: a folder must be there and is not made.
 pub(crate) fn open_existing(uri: &str) -> Result<Arc<dyn ColdStore>, BusError> {
+/// The archive at `uri`, to be read: a folder must be there and is not made.
+///
+/// # Errors
+/// [`BusError::Config`] for a `uri` that names none, [`BusError::Io`].
+pub fn open_existing(uri: &str) -> Result<Arc<dyn ColdStore>, BusError> {
     if let Place::Folder(path) = place(uri)?
         && !Path::new(path).is_dir()
     {

@@ -30,7 +30,7 @@ fn empty(topics: &[(&str, u32)]) -> (tempfile::TempDir, EmbeddedBroker) {
 fn restore_from(store: &MemoryStore, bus: &dyn EventBus, into: Option<&str>, progress: Progress) -> Result<RestoreReport, RestoreError> {
     let keys = Keys::one();
     let archive = Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &[], log: None, dense: true };
-    Restoration { archive, bus, into }.run(progress, &mut |_| Ok(()), &mut |_| {})
+    Restoration { archive, bus, key_by_key: false, into }.run(progress, &mut |_| Ok(()), &mut |_| {})
 }
 
 fn restore(store: &MemoryStore, bus: &dyn EventBus) -> Result<RestoreReport, RestoreError> {
@@ -96,7 +96,7 @@ fn a_restoration_that_ends_after_any_batch_goes_on_where_it_was() {
             kept = progress.to_json();
             Err("the process ends here".to_owned())
         };
-        assert!(Restoration { archive, bus: &other, into: None }.run(progress, keep, &mut |_| {}).is_err());
+        assert!(Restoration { archive, bus: &other, key_by_key: false, into: None }.run(progress, keep, &mut |_| {}).is_err());
     }
     let report = restore_from(&store, &other, None, Progress::from_json(&kept, WORDS).unwrap()).unwrap();
     assert_eq!(report.partitions.iter().map(|one| one.already_there).sum::<u64>(), 0, "nothing was published again");
@@ -156,6 +156,7 @@ fn an_object_that_changes_after_it_was_verified_is_not_published() {
             changed(&store, &path, |bytes| bytes[60] ^= 1);
         }
     };
-    let refused = Restoration { archive, bus: &other, into: None }.run(Progress::of(WORDS), &mut |_| Ok(()), tell).unwrap_err();
+    let refused =
+        Restoration { archive, bus: &other, key_by_key: false, into: None }.run(Progress::of(WORDS), &mut |_| Ok(()), tell).unwrap_err();
     assert!(matches!(&refused, RestoreError::Changed { object, .. } if *object == path), "{refused}");
 }

@@ -1,6 +1,7 @@
 //! One file for each command. A command reads its arguments, does one thing and says what came of it; how it ends is its
 //! [`CliError`](crate::error::CliError).
 
+pub(crate) mod archive;
 pub(crate) mod bench;
 pub(crate) mod broker;
 pub(crate) mod bus;

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::administration::page_of_services;
 use super::forgetting::page_of_removed;
-use super::protocol::{Answer, Bounds, Event, Fault, Placed, Request, TopicInfo};
+use super::protocol::{Answer, Bounds, Event, Fault, HeadInfo, Placed, Request, TopicInfo};
 use super::publishing::publish;
 use super::replaying::replay;
 use super::statistics::{PartitionPlace, page_of_partitions};
@@ -86,6 +86,11 @@ fn read(target: &dyn ControlTarget, request: Request, handed_over: &dyn Fn(Activ
             let (triggers, more) = page_of_removed(target.removed_triggers()?, after.as_deref());
             Answer::RemovedTriggers { triggers, more }
         }
+        Request::ArchiveHead { topic, partition } => {
+            let head = target.bus()?.archive_head(&topic, Partition(partition))?;
+            Answer::ArchiveHead(head.map(|head| HeadInfo { document: head.document }))
+        }
+        Request::ArchiveIntents => Answer::ArchiveIntents(target.bus()?.archive_statistics()),
         Request::ForgetTrigger { id } => Answer::Forgotten(target.forget_trigger(&id)?),
     })
 }

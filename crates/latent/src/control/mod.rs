@@ -38,7 +38,7 @@ pub(crate) use client::{ControlClient, ControlError};
 pub(crate) use forgetting::{ForgetRefused, Forgotten, RemovedTrigger};
 pub(crate) use history::{EventHistory, EventWord, JournalReach, Run, RunOutput, TriggerEvent, runs_of};
 pub(crate) use invocation::{Invocation, InvocationBudget, Invoked};
-pub(crate) use protocol::{Answer, Bounds, Event, Fault, NewEvent, NodeInfo, Payload, Placed, Published, Request, TopicInfo};
+pub(crate) use protocol::{Answer, Bounds, Event, Fault, HeadInfo, NewEvent, NodeInfo, Payload, Placed, Published, Request, TopicInfo};
 pub(crate) use reloading::{Difference, ReloadOrder, Reloaded};
 pub(crate) use replaying::{ReplayOrder, ReplayRefused, Replayed};
 pub(crate) use server::ControlServer;

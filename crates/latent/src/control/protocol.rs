@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use latent_bridge::cold::ArchiveStatistics;
 use latent_bridge::{BusError, PublishAck};
 use latent_core::{Attributes, MediaType, NewRecord, StoredRecord, Uid};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -124,6 +125,15 @@ pub(crate) enum Request {
         /// Its id.
         id: String,
     },
+    /// Up to where a partition is in its archive.
+    ArchiveHead {
+        /// Topic.
+        topic: String,
+        /// Partition.
+        partition: u32,
+    },
+    /// What waits on its way into the archive.
+    ArchiveIntents,
 }
 
 impl Request {
@@ -151,7 +161,9 @@ impl Request {
             | Self::Clock
             | Self::ConfirmClock
             | Self::RemovedTriggers { .. }
-            | Self::ForgetTrigger { .. } => false,
+            | Self::ForgetTrigger { .. }
+            | Self::ArchiveHead { .. }
+            | Self::ArchiveIntents => false,
         }
     }
 }
@@ -222,6 +234,10 @@ pub(crate) enum Answer {
     },
     /// To [`Request::ForgetTrigger`]: durable.
     Forgotten(Forgotten),
+    /// To [`Request::ArchiveHead`]; `None` where nothing is in it yet.
+    ArchiveHead(Option<HeadInfo>),
+    /// To [`Request::ArchiveIntents`]; `None` without an archive.
+    ArchiveIntents(Option<ArchiveStatistics>),
     /// The request could not be fulfilled.
     Fault(Fault),
 }
@@ -238,6 +254,14 @@ pub(crate) struct NodeInfo {
     pub(crate) pid: u32,
     /// `embedded`.
     pub(crate) engine: String,
+}
+
+/// Up to where a partition is in its archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HeadInfo {
+    /// The head with its proof.
+    pub(crate) document: String,
 }
 
 /// A topic of the log.

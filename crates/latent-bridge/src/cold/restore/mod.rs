@@ -14,6 +14,8 @@ mod compare;
 mod progress;
 mod reader;
 
+use std::collections::HashSet;
+
 use latent_core::{NewRecord, Offset, Partition, Record};
 use serde::Serialize;
 
@@ -34,6 +36,8 @@ pub struct Restoration<'r> {
     pub archive: Verification<'r>,
     /// The bus that it goes to.
     pub bus: &'r dyn EventBus,
+    /// Of one key, one event at a time is handed over: for an engine on which what is handed over together may overtake, as on a broker.
+    pub key_by_key: bool,
     /// The topic that it goes to, where that is not the one it came from. Then one topic alone can be restored.
     pub into: Option<&'r str>,
 }
@@ -223,7 +227,7 @@ impl Restoration<'_> {
                 restored.records += 1;
                 continue;
             }
-            if !batch.has_room(record) {
+            if !batch.has_room(record) || (self.key_by_key && batch.has_key(&record.key)) {
                 self.publish(target, &mut batch, &mut restored, progress, keep)?;
                 tell(Step::Publishing(&restored));
             }
@@ -261,6 +265,7 @@ impl Restoration<'_> {
 struct Batch {
     offsets: Vec<Offset>,
     records: Vec<NewRecord>,
+    keys: HashSet<String>,
     bytes: usize,
 }
 
@@ -271,12 +276,17 @@ impl Batch {
             || self.records.is_empty()
     }
 
+    fn has_key(&self, key: &str) -> bool {
+        self.keys.contains(key)
+    }
+
     fn push(&mut self, offset: Offset, record: &Record) -> Result<(), RestoreError> {
         let (uid, attributes) = (record.uid.clone(), record.attributes.clone());
         let new = NewRecord::new(Some(uid), &record.key, record.media_type.clone(), attributes, record.payload.clone());
         let new = new.map_err(|error| RestoreError::Bus(error.into()))?;
         self.bytes += record.payload.len();
         self.offsets.push(offset);
+        self.keys.insert(record.key.clone());
         self.records.push(new);
         Ok(())
     }

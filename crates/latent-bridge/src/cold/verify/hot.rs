@@ -23,8 +23,7 @@ pub(super) struct Hot<'b> {
 
 impl<'b> Hot<'b> {
     pub(super) fn open(bus: &'b dyn EventBus, topic: &str, partition: Partition) -> Self {
-        let topic = bus.topics().into_iter().find(|known| known == topic).unwrap_or_else(|| topic.to_owned());
-        let items = BusItems { bus, topic, partition };
+        let items = BusItems { bus, topic: topic.to_owned(), partition };
         let (bounds, failed) = match items.bounds() {
             Ok(bounds) => (bounds, None),
             Err(error) => ((Offset(0), Offset(0)), Some(error)),

@@ -91,7 +91,7 @@ fn a_single_event_inside_of_a_segment_is_a_late_one_or_a_copy_and_never_another_
     let directory = tempfile::tempdir().unwrap();
     let manifest = "{manifest_version: 1, name: x, topics: [{name: orders.placed, partitions: 1}]}";
     let broker = EmbeddedBroker::provision(directory.path(), &BridgeManifest::from_yaml(manifest).unwrap()).unwrap();
-    let restoration = Restoration { archive: verification(&store), bus: &broker, into: None };
+    let restoration = Restoration { archive: verification(&store), bus: &broker, key_by_key: false, into: None };
     let report = restoration.run(Progress::of(""), &mut |_| Ok(()), &mut |_| {}).unwrap();
     assert_eq!((report.partitions[0].records, report.partitions[0].compared), (10, 10));
     let uids: Vec<_> = crate::EventBus::fetch(&broker, "orders.placed", 0, 0, 100).unwrap().into_iter().map(|event| event.uid).collect();
@@ -117,7 +117,7 @@ fn two_topics_do_not_become_one() {
     let directory = tempfile::tempdir().unwrap();
     let manifest = "{manifest_version: 1, name: x, topics: [{name: both, partitions: 1}]}";
     let broker = EmbeddedBroker::provision(directory.path(), &BridgeManifest::from_yaml(manifest).unwrap()).unwrap();
-    let restoration = Restoration { archive: verification(&store), bus: &broker, into: Some("both") };
+    let restoration = Restoration { archive: verification(&store), bus: &broker, key_by_key: true, into: Some("both") };
     let refused = restoration.run(Progress::of(""), &mut |_| Ok(()), &mut |_| {}).unwrap_err();
     assert!(matches!(refused, RestoreError::Progress { .. }), "{refused}");
     let keys = Keys::one();

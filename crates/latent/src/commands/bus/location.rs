@@ -14,7 +14,7 @@ use crate::error::CliError;
 
 /// The arguments every bus command takes.
 #[derive(Debug, Args)]
-pub(super) struct LocationArgs {
+pub(crate) struct LocationArgs {
     /// Configuration file of the node
     #[arg(short, long, value_name = "FILE", default_value = "latent.toml", conflicts_with = "engine")]
     config: PathBuf,
@@ -82,7 +82,7 @@ impl LocationArgs {
     }
 
     /// The way to the data, for a command that others know as `holder` while it has the directory.
-    pub(super) fn access(&self, holder: &str) -> Result<Access, CliError> {
+    pub(crate) fn access(&self, holder: &str) -> Result<Access, CliError> {
         self.locate_existing()?.access(holder)
     }
 }

@@ -15,6 +15,7 @@ mod topics;
 use clap::Subcommand;
 pub(crate) use event::{AttributesDocument, readable, value_of};
 pub(crate) use fetch::Cursor;
+pub(crate) use location::LocationArgs;
 pub(crate) use publish::{EmptyLines, Repetition, SentCounts, Stopped};
 pub(crate) use tail::named;
 pub(crate) use topic::{ask as ask_about, partitions as partitions_of};

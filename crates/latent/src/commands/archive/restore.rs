@@ -1,0 +1,165 @@
+//! `latent archive restore`.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use latent_bridge::BusError;
+use latent_bridge::cold::restore::{Progress, Restoration, RestoreError, RestoreReport, RestoredPartition, Step};
+use latent_bridge::cold::segment::Attest;
+use latent_bridge::cold::verify::Verification;
+use latent_core::Partition;
+use serde_json::json;
+
+use super::place::{self, ProofArgs};
+use super::told;
+use crate::access::CommandBus;
+use crate::commands::bus::LocationArgs;
+use crate::control::Fault;
+use crate::engine::Engine;
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Arguments of `latent archive restore`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  latent archive restore --archive /mnt/archive --key control.key
+  latent archive restore --archive /mnt/archive --topic orders --into orders.restored --progress restore.json
+  latent archive restore --archive /mnt/archive --engine nats --manifest bridge.yaml
+
+The archive is verified first; if anything is wrong with it, nothing is published. Then its events are published under their own uids, \
+with key, media type, attributes and bytes as they were, in the order of each partition; at the end all of them are read back and compared. \
+Offsets and the time of storing are those of the log they go to. An event that is there with the same uid is not stored twice; one with \
+other content ends the command, and nothing is ever replaced.
+
+It can be interrupted and run again. --progress names a file that says how far it was; without one everything is published again, and what is \
+there is known by its uid.
+
+Exit status: 3 when the last event may be stored, 1 if anything failed, else 0.")]
+pub(crate) struct RestoreArgs {
+    /// The archive, as `cold_uri` names it: a folder, or a store's URI
+    #[arg(long, value_name = "URI")]
+    archive: String,
+    #[command(flatten)]
+    location: LocationArgs,
+    #[command(flatten)]
+    proof: ProofArgs,
+    /// Only this topic
+    #[arg(long, value_name = "TOPIC")]
+    topic: Option<String>,
+    /// Only this partition
+    #[arg(long, value_name = "N")]
+    partition: Option<u32>,
+    /// Publish into this topic instead of the one of the same name
+    #[arg(long, value_name = "TOPIC")]
+    into: Option<String>,
+    /// Keep in this file how far it is
+    #[arg(long, value_name = "FILE")]
+    progress: Option<PathBuf>,
+}
+
+/// Restores, and tells what became of each partition.
+pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), CliError> {
+    let proof = args.proof.read()?;
+    let store = place::open(&args.archive)?;
+    let words = format!("of {} topic {:?} partition {:?} into {:?}", args.archive, args.topic, args.partition, args.into);
+    let progress = args.progress.as_deref().map_or_else(|| Ok(Progress::of(&words)), |file| progress_in(file, &words))?;
+    let mut access = args.location.access("latent archive restore")?;
+    let engine = access.engine()?;
+    let bus = CommandBus::of(access)?;
+    let archive = Verification {
+        store: &*store,
+        topic: args.topic.as_deref(),
+        partition: args.partition.map(Partition),
+        keys: proof.keys.as_ref().map(|keys| keys as &dyn Attest),
+        heads: &proof.heads,
+        log: None,
+        dense: false,
+    };
+    let restoration = Restoration { archive, bus: &**bus.bus(), key_by_key: engine == Engine::Nats, into: args.into.as_deref() };
+    let bar = told::spinner(output.form());
+    let mut keep = |progress: &Progress| args.progress.as_deref().map_or(Ok(()), |file| write_whole(file, &progress.to_json()));
+    let ended = restoration.run(progress, &mut keep, &mut |step| {
+        bar.tick();
+        bar.set_message(step_words(step));
+    });
+    bar.finish_and_clear();
+    match ended {
+        Ok(report) => tell(&report, output),
+        Err(RestoreError::Unsound { report }) => {
+            told::findings(&report, output)?;
+            Err(CliError::UnsoundArchive { findings: report.findings.total() })
+        }
+        Err(error) => Err(failed(&args.archive, &error)),
+    }
+}
+
+fn step_words(step: Step<'_>) -> String {
+    match step {
+        Step::Verifying(report) => told::so_far(report),
+        Step::Publishing(one) => format!("{}/p{}: {} records published", one.topic, one.partition, one.records),
+        Step::Comparing(one) => format!("{}/p{}: {} of {} records compared", one.topic, one.partition, one.compared, one.records),
+    }
+}
+
+fn failed(archive: &str, error: &RestoreError) -> CliError {
+    let fault = match error {
+        RestoreError::Publish { cause, .. } => Fault { message: error.to_string(), ..Fault::from(cause) },
+        RestoreError::Bus(cause) => Fault::from(cause),
+        RestoreError::Progress { .. } => Fault::refused("restore", error.to_string()),
+        _ => Fault::passing("restore", error.to_string()),
+    };
+    CliError::Log { doing: format!("restoring from {archive}"), fault }
+}
+
+fn tell(report: &RestoreReport, output: &mut Output) -> Result<(), CliError> {
+    for one in &report.partitions {
+        output.line(&json!({ "restored": one }), || sentence(one))?;
+    }
+    if report.partitions.is_empty() {
+        output.hint("the archive has nothing of that");
+    }
+    Ok(())
+}
+
+fn sentence(one: &RestoredPartition) -> String {
+    let RestoredPartition { topic, partition, records, already_there, damaged, compared, out_of_order, offsets } = one;
+    let mut out = format!("{topic}/p{partition}: {records} records, {compared} compared");
+    if let Some((first, last)) = offsets {
+        out.push_str(&format!(", now between offsets {first} and {last}"));
+    }
+    for (count, words) in [
+        (already_there, "were there already"),
+        (out_of_order, "lie behind later ones, which were there before"),
+        (damaged, "offsets had a damaged record and are left out"),
+    ] {
+        if *count > 0 {
+            out.push_str(&format!("; {count} {words}"));
+        }
+    }
+    out
+}
+
+fn progress_in(file: &Path, words: &str) -> Result<Progress, CliError> {
+    match fs::read_to_string(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Progress::of(words)),
+        Err(error) => Err(CliError::Input { file: file.to_owned(), reason: error.to_string() }),
+        Ok(document) => Progress::from_json(&document, words)
+            .map_err(|reason| CliError::Value { option: "--progress", reason: format!("{}: {reason}; name another file", file.display()) }),
+    }
+}
+
+/// The file is the old one or the new one, whenever the process ends.
+fn write_whole(file: &Path, content: &str) -> Result<(), String> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".tmp");
+    let write = || {
+        let mut written = fs::File::create(&beside)?;
+        written.write_all(content.as_bytes())?;
+        written.sync_data()?;
+        fs::rename(&beside, file)
+    };
+    write().map_err(|error: std::io::Error| BusError::Backend(format!("{} cannot be written: {error}", file.display())).to_string())
+}

@@ -1,0 +1,87 @@
+//! What people and machines are told of a verification, and the bar that moves meanwhile.
+
+use std::io::IsTerminal as _;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use latent_bridge::cold::verify::VerifyReport;
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+use crate::output::{Form, Output};
+
+/// Moves on a person's terminal only.
+pub(super) fn spinner(form: Form) -> ProgressBar {
+    if form != Form::Human || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})").unwrap_or_else(|_| ProgressStyle::default_spinner());
+    ProgressBar::new_spinner().with_style(style)
+}
+
+/// What was seen so far.
+pub(super) fn so_far(report: &VerifyReport) -> String {
+    let VerifyReport { segments, objects, records, bytes, findings, .. } = report;
+    let wrong = match findings.total() {
+        0 => String::new(),
+        count => format!(", {count} wrong"),
+    };
+    format!("verified {segments} segments and {objects} single events with {records} records, {} MB{wrong}", bytes / 1_000_000)
+}
+
+/// The findings, one a line.
+pub(super) fn findings(report: &VerifyReport, output: &mut Output) -> Result<(), CliError> {
+    for finding in report.findings.kept() {
+        output.line(&json!({ "finding": finding }), || finding.to_string())?;
+    }
+    let untold = report.findings.total().saturating_sub(report.findings.kept().len() as u64);
+    if untold > 0 {
+        output.hint(format_args!("and {untold} more"));
+    }
+    Ok(())
+}
+
+/// The numbers of a report as a document.
+pub(super) fn document(report: &VerifyReport) -> Value {
+    let counts: serde_json::Map<_, _> =
+        report.findings.counts().iter().map(|(kind, count)| (kind.word().to_owned(), json!(count))).collect();
+    json!({
+        "partitions": report.partitions,
+        "segments": report.segments,
+        "proven_segments": report.proven_segments,
+        "objects": report.objects,
+        "records": report.records,
+        "damaged": report.damaged,
+        "bytes": report.bytes,
+        "compared_with_log": report.compared,
+        "unattested_ends": report.unattested_ends,
+        "findings": report.findings.total(),
+        "findings_by_kind": counts,
+    })
+}
+
+/// The numbers for people: what was seen, then what could not be told.
+pub(super) fn sentences(report: &VerifyReport) -> Vec<String> {
+    let VerifyReport { partitions, segments, proven_segments, objects, records, damaged, compared, unattested_ends, .. } = report;
+    let wrong = match report.findings.total() {
+        0 => "nothing is wrong".to_owned(),
+        1 => "1 thing is wrong".to_owned(),
+        count => format!("{count} things are wrong"),
+    };
+    let mut out = vec![format!("{partitions} partitions: {segments} segments and {objects} single events with {records} records; {wrong}")];
+    if *damaged > 0 {
+        out.push(format!("{damaged} records were damaged in the log before they were archived; their offsets are kept"));
+    }
+    if segments > proven_segments {
+        out.push(format!(
+            "{} segments were checked without a proof of who made them; --key names the control keys",
+            segments - proven_segments
+        ));
+    }
+    if *unattested_ends > 0 {
+        out.push(format!("the end of {unattested_ends} partitions is not attested: what is missing behind their last segment would not be found; --head names what `latent archive status --json` printed"));
+    }
+    if *objects > 0 && *compared == 0 {
+        out.push("single events carry no proof: their content was compared with nothing; with -c they are compared with the log, as far as it still has them".to_owned());
+    }
+    out
+}
