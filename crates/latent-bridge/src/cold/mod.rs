@@ -28,6 +28,8 @@ mod s3;
 pub(crate) mod stager;
 pub mod restore;
 pub mod segment;
+#[cfg(feature = "nats")]
+pub(crate) mod stager;
 mod store;
 mod target;
 #[cfg(test)]

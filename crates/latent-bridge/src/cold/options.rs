@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::places::ColdStores;
-use crate::embedded::{OsStorage, Storage};
 use super::segment::SegmentSizes;
+use crate::embedded::{OsStorage, Storage};
 use crate::limits;
 
 /// Keys, places and bounds of the archive. Of no use to a bus of which no topic has a `cold_uri`.

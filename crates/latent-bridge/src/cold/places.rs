@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::local::LocalStore;
 use super::store::ColdStore;
 use crate::embedded::{OsStorage, Storage};
-use crate::manifest::ColdFormat;
-use crate::{BridgeManifest, BusError, TopicSpec};
+use crate::{BridgeManifest, BusError};
 
 /// Opens the stores that `cold_uri`s name. The seam at which an embedder or a test brings stores of its own.
 pub trait ColdStores: Send + Sync {
@@ -49,18 +48,8 @@ fn place(uri: &str) -> Result<Place<'_>, BusError> {
     }
 }
 
-/// As [`check_any`], for an engine that archives event by event alone.
-pub(crate) fn check(manifest: &BridgeManifest, stores: Option<&dyn ColdStores>) -> Result<(), BusError> {
-    let of_segments = |topic: &&TopicSpec| topic.retention.cold_uri.is_some() && topic.retention.cold_format == Some(ColdFormat::Segments);
-    if let Some(topic) = manifest.topics.iter().find(of_segments) {
-        let problem = format!("topic {:?}: cold_format segments is not supported by this engine yet; use objects", topic.name);
-        return Err(BusError::Config { problem });
-    }
-    check_any(manifest, stores)
-}
-
 /// Whether every `cold_uri` of a manifest names a store that can be opened. Nothing is touched.
-pub(crate) fn check_any(manifest: &BridgeManifest, stores: Option<&dyn ColdStores>) -> Result<(), BusError> {
+pub(crate) fn check(manifest: &BridgeManifest, stores: Option<&dyn ColdStores>) -> Result<(), BusError> {
     for topic in &manifest.topics {
         let Some(uri) = &topic.retention.cold_uri else { continue };
         let checked = match stores {

@@ -16,6 +16,7 @@ mod answer;
 mod api;
 mod archiving;
 mod body;
+mod cold_segments;
 mod connect;
 mod consumer;
 mod durables;
@@ -54,6 +55,8 @@ use tokio::sync::Semaphore;
 
 use crate::cold::ArchiveStatistics;
 use crate::cold::archive::Pass;
+use crate::cold::export::AttestedHead;
+use crate::manifest::ColdFormat;
 use crate::{
     AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, TopicSchema,
     TopicStatistics, limits,
@@ -147,7 +150,9 @@ impl NatsBus {
         let opened = executor.submit_within(provision::time_of(manifest), opening(options, manifest.clone(), schemas, streams));
         let shared = opened.wait().map_err(|fault| of_fault(fault, "opening the bus"))??;
         let archiving = archive.map(|archive| Archiving::start(archive, &shared, executor.handle())).transpose()?;
-        let is_archived = |topic: &&crate::TopicSpec| topic.retention.cold_uri.is_some();
+        // Of a topic in segments nothing is staged: the stream keeps its events until maintenance has put them into one.
+        let in_segments = |topic: &crate::TopicSpec| topic.retention.cold_format == Some(ColdFormat::Segments);
+        let is_archived = |topic: &&crate::TopicSpec| topic.retention.cold_uri.is_some() && !in_segments(topic);
         let archived = manifest.topics.iter().filter(is_archived).map(|topic| topic.name.clone()).collect();
         Ok(Self { manifest: manifest.clone(), shared, archiving, archived, executor })
     }
@@ -367,12 +372,13 @@ impl EventBus for NatsBus {
         *self.shared.watcher.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
     }
 
-    /// What has expired the broker removes by itself; what is left to do are archive intents.
+    /// What has expired the broker removes by itself; what is left to do are archive intents, and segments of what the streams have.
     fn maintain(&self, now: UnixMillis) -> Result<MaintenanceReport, BusError> {
         let mut report = MaintenanceReport::default();
         let Some(Archiving { archive, stager, .. }) = &self.archiving else { return Ok(report) };
         let pass = Pass::default();
         stager.wake();
+        self.export_segments(archive, &pass, now, &mut report);
         archive.drain(&pass, now, &FromBroker(self))?;
         archive.tell(&pass, &mut report);
         Ok(report)
@@ -384,6 +390,10 @@ impl EventBus for NatsBus {
 
     fn set_control_keys(&self, newest_first: &[[u8; 32]]) -> Result<(), BusError> {
         self.archiving.as_ref().map_or(Ok(()), |archiving| archiving.archive.set_keys(newest_first))
+    }
+
+    fn archive_head(&self, topic: &str, partition: Partition) -> Result<Option<AttestedHead>, BusError> {
+        self.archiving.as_ref().map_or(Ok(None), |archiving| archiving.archive.head(topic, partition))
     }
 
     fn archive_statistics(&self) -> Option<ArchiveStatistics> {

@@ -60,7 +60,7 @@ fn export(
 
 /// Everything goes.
 fn all() -> Goal {
-    Goal { must: Some(Offset(u64::MAX)), ahead: true, now: UnixMillis(0) }
+    Goal { must: Some(Offset(u64::MAX)), ..Goal::from(UnixMillis(0)) }
 }
 
 /// What the archive of a partition holds, in order. Each segment must follow the one before it.

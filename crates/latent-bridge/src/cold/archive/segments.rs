@@ -42,6 +42,7 @@ impl Archive {
         let exported = target.prove().and_then(|()| {
             self.exporter.export(topic, partition, to, source, goal).map_err(|error| match error {
                 ExportError::Store(error) => Fault::Put(PutFault::Store(error)),
+                ExportError::Absent { object } => Fault::Put(PutFault::Absent { object }),
                 error => Fault::Bus(error.into()),
             })
         });

@@ -2,8 +2,6 @@
 
 use latent_core::{Offset, UnixMillis};
 
-use crate::limits;
-
 /// What an export is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Goal {
@@ -11,6 +9,8 @@ pub struct Goal {
     pub must: Option<Offset>,
     /// Full segments and old events behind that go as well.
     pub ahead: bool,
+    /// How long an event waits for its segment to become full.
+    pub age_millis: u64,
     /// The wall clock.
     pub now: UnixMillis,
 }
@@ -53,7 +53,7 @@ pub(super) fn step(filled: Filled, goal: Goal) -> Step {
         return Step::Read;
     }
     let must = filled.first.zip(goal.must).is_some_and(|(first, must)| first <= must);
-    let is_old = filled.oldest.is_some_and(|oldest| goal.now.0.saturating_sub(oldest) >= limits::ARCHIVE_SEGMENT_AGE_MILLIS.default);
+    let is_old = filled.oldest.is_some_and(|oldest| goal.now.0.saturating_sub(oldest) >= goal.age_millis);
     if must || is_old { Step::Close } else { Step::Wait }
 }
 
@@ -81,6 +81,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits;
 
     const AGE: u64 = limits::ARCHIVE_SEGMENT_AGE_MILLIS.default;
 
@@ -89,7 +90,7 @@ mod tests {
     }
 
     fn goal(must: Option<u64>, now: u64) -> Goal {
-        Goal { must: must.map(Offset), ahead: true, now: UnixMillis(now) }
+        Goal { must: must.map(Offset), age_millis: AGE, ahead: true, now: UnixMillis(now) }
     }
 
     #[test]

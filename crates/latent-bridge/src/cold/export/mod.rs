@@ -294,6 +294,6 @@ impl Export<'_> {
 impl From<UnixMillis> for Goal {
     /// Nothing has to go; what is full or old does.
     fn from(now: UnixMillis) -> Self {
-        Self { must: None, ahead: true, now }
+        Self { must: None, ahead: true, age_millis: limits::ARCHIVE_SEGMENT_AGE_MILLIS.default, now }
     }
 }

@@ -152,7 +152,7 @@ impl Cold {
                 return Ok(false);
             }
             let partition = Partition(number);
-            let goal = Goal { must: Some(Offset(last)), ahead: false, now: exporting.now };
+            let goal = Goal { must: Some(Offset(last)), ahead: false, ..Goal::from(exporting.now) };
             let items = TopicItems { shared, topic, partition };
             let exported = self.archive.export_segments(pass, &topic.name, partition, &items, goal)?;
             *exporting.left = exporting.left.saturating_sub(exported.items);

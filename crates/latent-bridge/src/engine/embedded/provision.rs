@@ -31,7 +31,7 @@ fn config(problem: String) -> BusError {
 /// Refuses what a manifest may say and this engine cannot do. Ignoring it would lose events or let wrong ones in.
 pub(super) fn check_supported(manifest: &BridgeManifest, stores: Option<&dyn ColdStores>) -> Result<(), BusError> {
     manifest.validate()?;
-    places::check_any(manifest, stores)
+    places::check(manifest, stores)
 }
 
 /// True when the directory has a manifest, whatever is in it.

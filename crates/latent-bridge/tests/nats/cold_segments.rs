@@ -1,0 +1,120 @@
+//! Topics of a broker that are archived in segments: what the stream has is in one before the broker removes it.
+
+use latent_bridge::cold::export::ArchiveHead;
+use latent_bridge::cold::restore::{Progress, Restoration};
+use latent_bridge::cold::segment::SegmentSizes;
+use latent_bridge::cold::verify::{Verification, VerifyReport};
+use latent_bridge::cold::{ArchiveOptions, ControlKeys};
+use latent_bridge::manifest::ColdFormat;
+use latent_bridge::nats_bus::NatsOptions;
+use latent_bridge::{BridgeManifest, EventBus, NatsBus};
+use latent_core::{Partition, UnixMillis};
+use latent_testkit::require_broker;
+
+use crate::cold::{KEY, Site, archived, in_a_while};
+use crate::live::{STREAM, beside, record};
+
+/// When everything that was published has waited long enough.
+fn due() -> UnixMillis {
+    UnixMillis(in_a_while().0 + 2 * 3_600_000)
+}
+
+fn segmented() -> BridgeManifest {
+    let mut manifest = archived(2);
+    manifest.topics[0].retention.cold_format = Some(ColdFormat::Segments);
+    manifest
+}
+
+fn bus(site: &Site) -> NatsBus {
+    let segment_sizes = SegmentSizes { items: 8, ..SegmentSizes::default() };
+    let options = site.options();
+    let archive = ArchiveOptions { segment_sizes, ..options.archive.clone().unwrap() };
+    NatsBus::provision_with(NatsOptions { archive: Some(archive), ..options }, &segmented()).unwrap()
+}
+
+fn publish(bus: &NatsBus, prefix: &str, count: usize) {
+    let one = |n: usize| record(&format!("{prefix}-{n}"), &format!("key-{}", n % 5), format!("{prefix} {n}"));
+    let records: Vec<_> = (0..count).map(one).collect();
+    bus.publish_batch("t", &records).into_iter().for_each(|ack| drop(ack.unwrap()));
+}
+
+fn heads(bus: &NatsBus) -> Vec<ArchiveHead> {
+    (0..2).filter_map(|partition| bus.archive_head("t", Partition(partition)).unwrap()).map(|attested| attested.head).collect()
+}
+
+fn verified(site: &Site, bus: &NatsBus) -> VerifyReport {
+    let (keys, heads) = (ControlKeys::new(&[KEY]).unwrap(), heads(bus));
+    let log = Some(bus as &dyn EventBus);
+    let store = &*site.store;
+    let verification = Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &heads, log, dense: false };
+    verification.run(&mut |_| {}).unwrap()
+}
+
+#[test]
+fn what_the_stream_has_is_in_segments_once_and_the_archive_is_sound_beside_it() {
+    require_broker!();
+    let site = Site::start();
+    let first = bus(&site);
+    publish(&first, "a", 40);
+    assert_eq!(site.intents(), 0, "nothing is staged for a publication");
+    let young = first.maintain(in_a_while()).unwrap();
+    assert!(young.archived_records >= 24, "full ones go at once: {young:?}");
+    let report = first.maintain(due()).unwrap();
+    assert_eq!((young.archived_records + report.archived_records, report.unarchived_topics.len()), (40, 0), "{report:?}");
+    assert_eq!(first.maintain(due()).unwrap().archived_records, 0);
+    let seen = verified(&site, &first);
+    assert_eq!((seen.findings.kept(), seen.records, seen.compared, seen.unattested_ends), (&[][..], 40, 40, 0));
+    drop(first);
+
+    // Another process, and more of it; the store is away in between.
+    let second = bus(&site);
+    publish(&second, "b", 20);
+    site.store.set_down(true);
+    let away = second.maintain(due()).unwrap();
+    assert_eq!((away.archived_records, &*away.unarchived_topics), (0, &["t".to_owned()][..]));
+    site.store.set_down(false);
+    assert_eq!(second.maintain(due()).unwrap().archived_records, 20);
+    let seen = verified(&site, &second);
+    assert_eq!((seen.findings.kept(), seen.records), (&[][..], 60));
+}
+
+#[test]
+fn a_stream_that_was_made_anew_is_not_archived_over_the_history_of_the_old_one() {
+    require_broker!();
+    let site = Site::start();
+    let first = bus(&site);
+    publish(&first, "a", 40);
+    first.maintain(due()).unwrap();
+    let objects = site.store.objects();
+    drop(first);
+    beside(&site.broker, async |admin| admin.jetstream().delete_stream(STREAM).await.map(drop).unwrap());
+    let second = bus(&site);
+    publish(&second, "z", 10);
+    let report = second.maintain(due()).unwrap();
+    assert_eq!((report.archived_records, &*report.unarchived_topics), (0, &["t".to_owned()][..]));
+    assert_eq!(site.store.objects(), objects);
+}
+
+#[test]
+fn an_archive_is_restored_onto_a_broker_in_its_order() {
+    require_broker!();
+    let (site, other) = (Site::start(), Site::start());
+    let from = bus(&site);
+    publish(&from, "a", 40);
+    from.maintain(due()).unwrap();
+    let to = bus(&other);
+    let keys = ControlKeys::new(&[KEY]).unwrap();
+    let store = &*site.store;
+    let archive = Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &[], log: None, dense: false };
+    let restoration = Restoration { archive, bus: &to, key_by_key: true, into: None };
+    for already_there in [0, 40] {
+        let report = restoration.run(Progress::of(""), &mut |_| Ok(()), &mut |_| {}).unwrap();
+        let sum = |number: fn(&latent_bridge::cold::restore::RestoredPartition) -> u64| report.partitions.iter().map(number).sum::<u64>();
+        assert_eq!((sum(|one| one.records), sum(|one| one.compared), sum(|one| one.already_there)), (40, 40, already_there));
+        assert_eq!(sum(|one| one.out_of_order), 0);
+    }
+    let uids = |bus: &NatsBus, partition| bus.fetch("t", partition, 0, 100).unwrap().into_iter().map(|event| event.uid).collect::<Vec<_>>();
+    for partition in 0..2 {
+        assert_eq!(uids(&to, partition), uids(&from, partition));
+    }
+}
