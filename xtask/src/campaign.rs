@@ -63,6 +63,14 @@ const CAMPAIGNS: &[Campaign] = &[
         line_contains: " kills of the leader ",
         lines: 1,
     },
+    Campaign {
+        name: "restore",
+        tests: &["--test", "main", "cold::kill::"],
+        variable: "LATENT_RESTORE_RECORDS",
+        length: "1000000",
+        line_contains: " records restored through ",
+        lines: 1,
+    },
 ];
 
 /// Runs one campaign and puts its report into the page.

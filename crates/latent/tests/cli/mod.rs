@@ -1,5 +1,6 @@
 //! One file for each part of the command line; what they share is here.
 
+mod archive;
 mod bench;
 mod broker;
 mod bulk;

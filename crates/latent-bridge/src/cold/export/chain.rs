@@ -72,7 +72,8 @@ impl Waiting {
     /// Whether nothing can be due yet, so that reading it again would be for nothing. `step` is how many offsets more are worth a look.
     pub(super) fn goes_on(&self, next: Offset, goal: Goal, step: u64) -> bool {
         let same = Filled { oldest: self.oldest, first: self.first, is_full: false, has_ended: true };
-        let new = next.0.saturating_sub(self.next.0);
+        // A log that has become shorter is another one.
+        let Some(new) = next.0.checked_sub(self.next.0) else { return false };
         let must = goal.must.is_some_and(|must| must >= self.next) || (self.first.is_none() && goal.must.is_some());
         !must && new < step && (self.first.is_some() || new == 0) && self::step(same, goal) == Step::Wait
     }
@@ -125,6 +126,7 @@ mod tests {
         for (next, goal) in [(13, goal(None, 100)), (10, goal(Some(5), 100)), (11, goal(Some(10), 100)), (10, goal(None, 100 + AGE))] {
             assert!(!waiting.goes_on(Offset(next), goal, 3), "{next} {goal:?}");
         }
+        assert!(!waiting.goes_on(Offset(9), goal(None, 100), 3), "a log that has become shorter");
         let empty = Waiting { oldest: None, first: None, next: Offset(10) };
         assert!(empty.goes_on(Offset(10), goal(None, u64::MAX), 3) && !empty.goes_on(Offset(11), goal(None, 0), 3));
     }

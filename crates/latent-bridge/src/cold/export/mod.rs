@@ -112,10 +112,11 @@ impl SegmentExporter {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         let place = SegmentPlace { bus: self.bus.clone(), topic: topic.to_owned(), partition };
         let mut export = Export { exporter: self, place, to, done: Exported::default() };
-        export.take_up(&mut known, source)?;
+        export.take_up(&mut known)?;
         let (_, next) = source.bounds()?;
         let step = u64::from(self.sizes.items / 8).max(1);
         if !known.waiting.is_some_and(|waiting| waiting.goes_on(next, goal, step)) {
+            known.head().map_or(Ok(()), |head| head.check_history(source))?;
             while !goal.is_met(known.head().map(|head| head.last)) {
                 let Some(finished) = export.build(&mut known, source, goal)? else { break };
                 self.files.stage(&finished)?;
@@ -142,8 +143,8 @@ impl SegmentExporter {
 }
 
 impl Export<'_> {
-    /// Makes sure of the head, finishes what a crash left, and checks that the log is still the one that the head is of.
-    fn take_up(&mut self, known: &mut Known, source: &dyn ItemSource) -> Result<(), ExportError> {
+    /// Makes sure of the head, and finishes what a crash left.
+    fn take_up(&mut self, known: &mut Known) -> Result<(), ExportError> {
         let exporter = self.exporter;
         if known.head.is_none() {
             let kept = exporter.files.head(&self.place, self.to.keys)?;
@@ -160,10 +161,7 @@ impl Export<'_> {
                 self.deliver(known, staged)?;
             }
         }
-        match known.head() {
-            Some(head) => head.check_history(source),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// The head of an archive whose head was never written down here, or was lost: its last segment, if it is proven.

@@ -1,6 +1,6 @@
 //! The log beside the archive: what it has at the offsets that pass by, page by page.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use latent_core::{Offset, Partition, Record};
 
@@ -16,8 +16,8 @@ pub(super) struct Hot<'b> {
     bounds: (Offset, Offset),
     from: Offset,
     page: VecDeque<Item>,
-    /// Offsets that the log has and the archive did not have yet, below the last one seen.
-    passed: BTreeSet<u64>,
+    /// Ranges of offsets that the log has and the archive did not have yet, below the last one seen, ascending.
+    passed: Vec<(u64, u64)>,
     failed: Option<BusError>,
 }
 
@@ -28,7 +28,7 @@ impl<'b> Hot<'b> {
             Ok(bounds) => (bounds, None),
             Err(error) => ((Offset(0), Offset(0)), Some(error)),
         };
-        Self { items, bounds, from: bounds.0, page: VecDeque::new(), passed: BTreeSet::new(), failed }
+        Self { items, bounds, from: bounds.0, page: VecDeque::new(), passed: Vec::new(), failed }
     }
 
     /// Why it could not be read, once.
@@ -70,7 +70,7 @@ impl<'b> Hot<'b> {
     /// Compares one that comes out of order: a single event whose offset lies in a segment.
     pub(super) fn compare_late(&mut self, item: &Item, compared: &mut u64) -> Option<Finding> {
         let offset = item.offset();
-        self.passed.remove(&offset.0);
+        self.forget_passed(offset.0);
         if !self.is_usable() || !(self.bounds.0..self.bounds.1).contains(&offset) {
             return None;
         }
@@ -103,8 +103,8 @@ impl<'b> Hot<'b> {
                     return Some(Some(next));
                 }
                 // What is damaged in the log need not be anywhere else.
-                if next.record().is_some() && self.passed.len() < limits::ARCHIVE_FINDINGS.default_usize() {
-                    self.passed.insert(next.offset().0);
+                if next.record().is_some() {
+                    self.note_passed(next.offset().0);
                 }
             }
             match self.items.page(self.from) {
@@ -118,21 +118,32 @@ impl<'b> Hot<'b> {
         }
     }
 
+    fn note_passed(&mut self, offset: u64) {
+        let full = self.passed.len() >= limits::ARCHIVE_FINDINGS.default_usize();
+        match self.passed.last_mut() {
+            // Between two of a broker's offsets are those of other partitions: too many ranges become one, and never none.
+            Some((_, last)) if full || last.checked_add(1) == Some(offset) => *last = offset,
+            _ => self.passed.push((offset, offset)),
+        }
+    }
+
+    /// The archive has it after all.
+    fn forget_passed(&mut self, offset: u64) {
+        let Some(at) = self.passed.iter().position(|(first, last)| (*first..=*last).contains(&offset)) else { return };
+        let (first, last) = self.passed.remove(at);
+        let rest = [(first, offset.checked_sub(1)), (offset.saturating_add(1), Some(last))];
+        let rest = rest.into_iter().filter_map(|(first, last)| last.filter(|last| *last >= first).map(|last| (first, last)));
+        self.passed.splice(at..at, rest);
+    }
+
     /// What the log has up to `end` and the archive does not. Nothing comes late for it any more.
     pub(super) fn missing(&mut self, end: Offset) -> Vec<Finding> {
         if self.is_usable() && end >= self.from {
             if let Some(Some(there)) = self.advance_to(end) {
-                self.passed.insert(there.offset().0);
+                self.note_passed(there.offset().0);
             }
         }
-        let passed = std::mem::take(&mut self.passed);
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
-        for offset in passed {
-            match ranges.last_mut() {
-                Some((_, last)) if last.checked_add(1) == Some(offset) => *last = offset,
-                _ => ranges.push((offset, offset)),
-            }
-        }
+        let ranges = std::mem::take(&mut self.passed);
         let one = |(first, last): (u64, u64)| {
             let problem = "the log has it, and the archive does not".to_owned();
             Finding::of(FindingKind::Missing, (&self.items.topic, self.items.partition), Offset(first), Some(Offset(last)), problem)

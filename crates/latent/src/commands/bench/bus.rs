@@ -118,7 +118,7 @@ mod tests {
     fn rows_are_named_as_in_the_table_and_measured_once_in_its_order() {
         let rows = |words: &[&str]| args(words).map(|args| args.rows());
         assert_eq!(rows(&["--rows", "q-33,Q-04,Q-04"]), Some(vec![RowId::Singles, RowId::Recovery]));
-        assert_eq!(rows(&[]).map(|rows| (rows.len(), rows.last().copied())), Some((6, Some(RowId::Growth))));
+        assert_eq!(rows(&[]).map(|rows| (rows.len(), rows.last().copied())), Some((7, Some(RowId::Growth))));
         assert_eq!(rows(&["--rows", "Q-99"]), None);
     }
 

@@ -5,6 +5,7 @@
 //! `row` (whether a target is met), `calm` (whether a slice counts), `recovery_files` (what a recovery has to read).
 
 mod activation;
+mod archive;
 mod broker;
 mod bus;
 mod calm;

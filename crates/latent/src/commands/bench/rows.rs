@@ -9,6 +9,7 @@ use std::time::Instant;
 use clap::ValueEnum;
 use latent_bridge::EmbeddedBroker;
 
+use super::archive;
 use super::event::{self, PayloadSize};
 use super::figure::Slice;
 use super::fill::KilledLog;
@@ -42,6 +43,9 @@ pub(super) enum RowId {
     /// Finding by uid
     #[value(name = "Q-31")]
     Finding,
+    /// The archive in segments
+    #[value(name = "Q-32")]
+    Archive,
     /// Recovery after a kill
     #[value(name = "Q-33")]
     Recovery,
@@ -72,6 +76,7 @@ impl RowId {
             Self::Reading => reading(session, report),
             Self::Finding => finding(session, logs, report),
             Self::Growth => growth(session, logs, report),
+            Self::Archive => archive::archive(session, report),
             Self::Recovery => recovery(session, logs, report),
         }
     }

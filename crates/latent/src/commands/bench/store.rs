@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus as _, MANIFEST_VERSION, PublishResult, RetentionSpec, TopicSpec};
 use latent_core::NewRecord;
@@ -29,7 +30,7 @@ pub(super) struct Place {
 
 /// See the module.
 pub(super) struct Store {
-    pub(super) broker: EmbeddedBroker,
+    pub(super) broker: Arc<EmbeddedBroker>,
     pub(super) partitions: u32,
     pub(super) size: PayloadSize,
     /// Places of some events, spread evenly over those it was filled with.
@@ -68,7 +69,13 @@ impl Store {
         let manifest =
             BridgeManifest { manifest_version: MANIFEST_VERSION, name: "measured".to_owned(), replication_factor: 1, topics: vec![topic] };
         let broker = EmbeddedBroker::provision(folder, &manifest).map_err(log_failed("making a log to measure"))?;
-        Ok(Self { broker, partitions, size, places: Vec::new(), folder: folder.to_owned(), numbers: Numbers::default() })
+        let (folder, numbers) = (folder.to_owned(), Numbers::default());
+        Ok(Self { broker: Arc::new(broker), partitions, size, places: Vec::new(), folder, numbers })
+    }
+
+    /// The log, for a thread of its own. Nobody may have it when the store is closed.
+    pub(super) fn shared(&self) -> Arc<EmbeddedBroker> {
+        Arc::clone(&self.broker)
     }
 
     /// Stores `count` events in batches.
@@ -117,7 +124,7 @@ impl ClosedStore {
     pub(super) fn open(self) -> Result<Store, CliError> {
         let Self { partitions, size, places, folder, numbers } = self;
         let broker = EmbeddedBroker::open(&folder).map_err(log_failed("opening a measured log again"))?;
-        Ok(Store { broker, partitions, size, places, folder, numbers })
+        Ok(Store { broker: Arc::new(broker), partitions, size, places, folder, numbers })
     }
 }
 

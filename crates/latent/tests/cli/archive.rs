@@ -1,0 +1,183 @@
+//! `latent archive`: verified offline and beside the log, and back into a topic, in a directory and through a node.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use latent_bridge::cold::export::{BusItems, ExportTo, Goal, SegmentExporter};
+use latent_bridge::cold::segment::SegmentSizes;
+use latent_bridge::cold::{ControlKeys, open_archive};
+use latent_bridge::embedded::OsStorage;
+use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus};
+use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, Uid, UnixMillis};
+
+use super::*;
+
+const EVENTS: usize = 60;
+
+/// A provisioned folder, with an archive of events of the topic `in` in `archive`, its heads, and the key that proves it.
+fn archived() -> CliEnv {
+    let env = provisioned();
+    let manifest = BridgeManifest::from_yaml(MANIFEST).unwrap();
+    let from = EmbeddedBroker::provision(&env.folder().join("from"), &manifest).unwrap();
+    let record = |n: usize| {
+        let uid = Some(Uid::parse(&format!("order-{n}")).unwrap());
+        NewRecord::new(uid, &format!("key-{}", n % 5), MediaType::json(), Attributes::default(), format!("{{\"n\":{n}}}").into()).unwrap()
+    };
+    let records: Vec<_> = (0..EVENTS).map(record).collect();
+    from.publish_batch("in", &records).into_iter().for_each(|ack| drop(ack.unwrap()));
+    std::fs::create_dir(env.folder().join("archive")).unwrap();
+    let store = open_archive(env.folder().join("archive").to_str().unwrap()).unwrap();
+    let sizes = SegmentSizes { items: 10, ..SegmentSizes::default() };
+    let exporter = SegmentExporter::new(Arc::new(OsStorage), env.folder().join("heads"), "demo", sizes);
+    let keys = ControlKeys::new(&[[7; 32]]).unwrap();
+    let mut heads = String::new();
+    for partition in (0..3).map(Partition) {
+        let items = BusItems { bus: &from, topic: "in".to_owned(), partition };
+        let goal = Goal { must: Some(Offset(u64::MAX)), ..Goal::from(UnixMillis(0)) };
+        exporter.export("in", partition, ExportTo { store: &*store, keys: &keys }, &items, goal).unwrap();
+        if let Some(head) = exporter.head("in", partition, &keys).unwrap() {
+            heads.push_str(&format!("{}\n", json!({ "document": head.to_json(&keys).unwrap() })));
+        }
+    }
+    env.write("heads.jsonl", heads);
+    env.write("control.key", "07".repeat(32) + "\n");
+    env
+}
+
+/// The segments of the archive, in order.
+fn segments(env: &CliEnv) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for partition in 0..3 {
+        let folder = env.folder().join(format!("archive/in/p{partition}"));
+        paths.extend(std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()));
+    }
+    paths.sort();
+    paths
+}
+
+const PROOF: [&str; 6] = ["--archive", "archive", "--key", "control.key", "--head", "heads.jsonl"];
+
+fn verify(env: &CliEnv, arguments: &[&str], status: i32) -> CliOutput {
+    env.run(["archive", "verify"].iter().chain(arguments)).with_status(status)
+}
+
+#[test]
+fn a_copy_of_an_archive_is_verified_without_a_node_and_says_what_it_was_compared_with() {
+    let env = archived();
+    let sound = verify(&env, &PROOF, 0);
+    assert!(sound.stdout.contains(&format!("with {EVENTS} records; nothing is wrong")) && sound.stderr.is_empty(), "{sound:?}");
+    let alone = verify(&env, &["--archive", "archive"], 0);
+    assert!(alone.stderr.contains("--key names the control keys") && alone.stderr.contains("is not attested"), "{}", alone.stderr);
+    let documents = documents(&verify(&env, &[&PROOF[..], &["--json"]].concat(), 0));
+    let report = &documents[0]["verified"]["report"];
+    assert_eq!((&report["records"], &report["findings"], &report["unattested_ends"]), (&json!(EVENTS), &json!(0), &json!(0)));
+    assert_eq!(report["segments"], report["proven_segments"]);
+}
+
+#[test]
+fn what_is_wrong_is_a_line_with_topic_partition_and_offsets_and_status_1() {
+    let env = archived();
+    let segments = segments(&env);
+    let mut bytes = std::fs::read(&segments[0]).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&segments[0], bytes).unwrap();
+    let last = segments.last().unwrap();
+    std::fs::remove_file(last).unwrap();
+    let human = verify(&env, &PROOF, 1);
+    let lines: Vec<_> = human.stdout.lines().collect();
+    assert!(lines[0].starts_with("changed: in/p") && lines[0].contains(" offset 0 to 9: in/p"), "{lines:?}");
+    assert!(lines[1].starts_with("missing: in/p"), "{lines:?}");
+    assert!(human.stderr.starts_with("error: 2 things are wrong with the archive"), "{}", human.stderr);
+    let machine = verify(&env, &[&PROOF[..], &["--json"]].concat(), 1);
+    let found = &documents(&machine)[0]["finding"];
+    assert_eq!((&found["kind"], &found["topic"], &found["first"], &found["last"]), (&json!("changed"), &json!("in"), &json!(0), &json!(9)));
+    assert_eq!(error_of(&machine)["kind"], json!("archive-unsound"));
+}
+
+#[test]
+fn an_archive_or_a_key_that_is_not_there_is_said_so() {
+    let env = archived();
+    assert_eq!(error_of(&verify(&env, &["--archive", "nowhere", "--json"], 1))["kind"], json!("config"));
+    env.write("short.key", "07");
+    assert_eq!(error_of(&verify(&env, &["--archive", "archive", "--key", "short.key", "--json"], 2))["kind"], json!("value"));
+    env.write("other.key", "08".repeat(32));
+    let other = verify(&env, &["--archive", "archive", "--key", "other.key", "--json"], 1);
+    assert_eq!(documents(&other)[0]["finding"]["kind"], json!("unknown-key"));
+    let unproven = verify(&env, &["--archive", "archive", "--key", "other.key", "--head", "heads.jsonl", "--json"], 2);
+    assert!(error_of(&unproven)["why"].as_str().unwrap().contains("is not proven"), "{unproven:?}");
+}
+
+fn restore(env: &CliEnv, arguments: &[&str], status: i32) -> CliOutput {
+    env.run(["archive", "restore", "--archive", "archive", "--key", "control.key", "--json"].iter().chain(arguments)).with_status(status)
+}
+
+/// Sums a number over the partitions that were restored.
+fn sum(output: &CliOutput, number: &str) -> u64 {
+    documents(output).iter().map(|line| line["restored"][number].as_u64().unwrap()).sum()
+}
+
+fn assert_restored(env: &CliEnv, topic: &str) {
+    let mut all = Vec::new();
+    for partition in 0..3 {
+        let events = fetched(env, topic, partition);
+        for key in (0..5).map(|n| format!("key-{n}")) {
+            let of_key: Vec<_> = events.iter().filter(|event| event["key"] == *key).map(|event| event["value"]["n"].as_u64()).collect();
+            assert!(of_key.is_sorted(), "{key}: {of_key:?}");
+        }
+        all.extend(events.iter().map(|event| event["uid"].as_str().unwrap().to_owned()));
+    }
+    all.sort();
+    let mut expected: Vec<_> = (0..EVENTS).map(|n| format!("order-{n}")).collect();
+    expected.sort();
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn an_archive_comes_back_into_a_directory_and_again_changes_nothing() {
+    let env = archived();
+    let first = restore(&env, &["--progress", "restore.json"], 0);
+    assert_eq!([sum(&first, "records"), sum(&first, "compared"), sum(&first, "already_there")], [60, 60, 0]);
+    assert_restored(&env, "in");
+    let again = restore(&env, &["--progress", "restore.json"], 0);
+    assert_eq!([sum(&again, "records"), sum(&again, "already_there")], [60, 0], "nothing was published again");
+    let without = restore(&env, &[], 0);
+    assert_eq!([sum(&without, "records"), sum(&without, "already_there")], [60, 60]);
+    assert_restored(&env, "in");
+    let other = restore(&env, &["--progress", "restore.json", "--topic", "in"], 2);
+    assert!(error_of(&other)["why"].as_str().unwrap().contains("another restoration"), "{other:?}");
+}
+
+#[test]
+fn an_archive_comes_back_through_a_running_node() {
+    let env = archived();
+    let node = node(&env);
+    let restored = restore(&env, &[], 0);
+    assert_eq!([sum(&restored, "records"), sum(&restored, "compared")], [60, 60]);
+    assert_restored(&env, "in");
+    assert_eq!(sum(&restore(&env, &["--into", "one"], 0), "records"), 60);
+    assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn of_an_archive_that_is_not_sound_nothing_is_published() {
+    let env = archived();
+    let segments = segments(&env);
+    let mut bytes = std::fs::read(&segments[1]).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&segments[1], bytes).unwrap();
+    let refused = restore(&env, &[], 1);
+    assert_eq!(error_of(&refused)["kind"], json!("archive-unsound"));
+    assert!((0..3).all(|partition| fetched(&env, "in", partition).is_empty()));
+}
+
+#[test]
+fn the_archives_of_a_configuration_are_verified_beside_its_log_and_their_status_is_shown() {
+    let env = archived();
+    restore(&env, &[], 0);
+    let manifest = MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: archive, cold_format: segments } }");
+    env.write("bridge.yaml", manifest);
+    let verified = verify(&env, &["--key", "control.key", "--json"], 0);
+    assert_eq!(documents(&verified)[0]["verified"]["report"]["compared_with_log"], json!(EVENTS), "{verified:?}");
+    let status = env.run(["archive", "status", "--key", "control.key"]).with_status(0).stdout;
+    assert!(status.contains("TOPIC") && status.contains("segments") && status.contains("archive"), "{status}");
+}
