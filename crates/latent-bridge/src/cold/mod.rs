@@ -22,11 +22,9 @@ mod pass;
 pub(crate) mod places;
 mod probe;
 mod put;
+pub mod restore;
 #[cfg(feature = "cold-store-aws")]
 mod s3;
-#[cfg(feature = "nats")]
-pub(crate) mod stager;
-pub mod restore;
 pub mod segment;
 #[cfg(feature = "nats")]
 pub(crate) mod stager;

@@ -83,8 +83,8 @@ fn bounded(store: Arc<dyn ColdStore>) -> Result<Arc<dyn ColdStore>, BusError> {
 #[allow(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
 fn bounded(store: Arc<dyn ColdStore>) -> Result<Arc<dyn ColdStore>, BusError> {
     Ok(store)
-/// The store at `uri`, to be read: a folder must be there and is not made.
-pub(crate) fn open_existing(uri: &str) -> Result<Arc<dyn ColdStore>, BusError> {
+}
+
 /// The archive at `uri`, to be read: a folder must be there and is not made.
 ///
 /// # Errors

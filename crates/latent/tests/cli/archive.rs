@@ -1,5 +1,6 @@
 //! `latent archive`: verified offline and beside the log, and back into a topic, in a directory and through a node.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -40,8 +41,14 @@ fn archived() -> CliEnv {
         }
     }
     env.write("heads.jsonl", heads);
-    env.write("control.key", "07".repeat(32) + "\n");
+    key(&env, "control.key", &"07".repeat(32));
     env
+}
+
+/// A file that is its owner's alone.
+fn key(env: &CliEnv, name: &str, content: &str) {
+    let file = env.write(name, content);
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// The segments of the archive, in order.
@@ -98,9 +105,9 @@ fn what_is_wrong_is_a_line_with_topic_partition_and_offsets_and_status_1() {
 fn an_archive_or_a_key_that_is_not_there_is_said_so() {
     let env = archived();
     assert_eq!(error_of(&verify(&env, &["--archive", "nowhere", "--json"], 1))["kind"], json!("config"));
-    env.write("short.key", "07");
+    key(&env, "short.key", "07");
     assert_eq!(error_of(&verify(&env, &["--archive", "archive", "--key", "short.key", "--json"], 2))["kind"], json!("value"));
-    env.write("other.key", "08".repeat(32));
+    key(&env, "other.key", &"08".repeat(32));
     let other = verify(&env, &["--archive", "archive", "--key", "other.key", "--json"], 1);
     assert_eq!(documents(&other)[0]["finding"]["kind"], json!("unknown-key"));
     let unproven = verify(&env, &["--archive", "archive", "--key", "other.key", "--head", "heads.jsonl", "--json"], 2);
@@ -176,8 +183,9 @@ fn the_archives_of_a_configuration_are_verified_beside_its_log_and_their_status_
     restore(&env, &[], 0);
     let manifest = MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: archive, cold_format: segments } }");
     env.write("bridge.yaml", manifest);
-    let verified = verify(&env, &["--key", "control.key", "--json"], 0);
+    env.write("latent.toml", format!("{CONFIG}\n[archive]\ncontrol_key_files = [\"control.key\"]\n"));
+    let verified = verify(&env, &["--json"], 0);
     assert_eq!(documents(&verified)[0]["verified"]["report"]["compared_with_log"], json!(EVENTS), "{verified:?}");
-    let status = env.run(["archive", "status", "--key", "control.key"]).with_status(0).stdout;
+    let status = env.run(["archive", "status"]).with_status(0).stdout;
     assert!(status.contains("TOPIC") && status.contains("segments") && status.contains("archive"), "{status}");
 }

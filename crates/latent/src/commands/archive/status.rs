@@ -1,18 +1,16 @@
 //! `latent archive status`, and what a configuration says of archives.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
-use latent_bridge::EventBus;
 use latent_bridge::cold::export::AttestedHead;
 use latent_bridge::manifest::ColdFormat;
 use latent_core::Partition;
 use serde_json::json;
 
-use super::place::ProofArgs;
+use super::place::{Proof, ProofArgs};
 use crate::access::{Access, CommandBus, Stopped, without_bindings};
-use crate::config::{self, NamedFiles, read_manifest};
+use crate::config::{self, NamedFiles};
 use crate::control::Fault;
 use crate::data_dir::DataDir;
 use crate::engine::Engine;
@@ -53,33 +51,35 @@ pub(super) struct ArchivedLog {
     pub(super) bus: CommandBus,
     pub(super) engine: Engine,
     pub(super) topics: Vec<ArchivedTopic>,
+    /// Keys and heads.
+    pub(super) proof: Proof,
 }
 
 /// Opens the log of a configuration.
 pub(super) fn archived(path: &Path, holder: &str, proof: &ProofArgs) -> Result<ArchivedLog, CliError> {
     let config = config::load(path, NamedFiles::NotNeeded)?.config;
     let engine = if config.engine.broker().is_some() { Engine::Nats } else { Engine::Embedded };
-    let file = &config.engine.manifest_path;
-    let manifest = read_manifest(file, engine).map_err(|refusal| CliError::Manifest { file: file.clone(), reason: refusal.to_string() })?;
-    let topics = manifest.topics.into_iter().filter_map(|topic| {
+    let topics = config.engine.manifest.topics.iter().filter_map(|topic| {
         let format = if topic.retention.cold_format == Some(ColdFormat::Segments) { "segments" } else { "objects" };
-        Some(ArchivedTopic { name: topic.name, partitions: topic.partitions, uri: topic.retention.cold_uri?, format })
+        let uri = topic.retention.cold_uri.clone()?;
+        Some(ArchivedTopic { name: topic.name.clone(), partitions: topic.partitions, uri, format })
     });
     let topics = topics.collect();
     let stopped = Stopped { bindings: &without_bindings, config: Some(&config) };
     let bus = CommandBus::of(Access::open_knowing(&DataDir::new(&config.node.data_dir), holder, stopped)?)?;
-    let keys = proof.key_bytes()?;
+    let keys = proof.key_bytes(&config.archive.control_key_files)?;
     if !keys.is_empty() {
         let keys: Vec<_> = keys.iter().map(|key| **key).collect();
-        bus.set_control_keys(&keys).map_err(|error| CliError::Value { option: "--key", reason: error.to_string() })?;
+        bus.bus().set_control_keys(&keys).map_err(|error| CliError::Value { option: "--key", reason: error.to_string() })?;
     }
-    Ok(ArchivedLog { bus, engine, topics })
+    let proof = proof.read(&config.archive.control_key_files)?;
+    Ok(ArchivedLog { bus, engine, topics, proof })
 }
 
 impl ArchivedLog {
     /// The heads of a topic's partitions.
     pub(super) fn heads(&self, topic: &str, partitions: u32) -> Result<Vec<AttestedHead>, CliError> {
-        let head = |partition| self.bus.archive_head(topic, Partition(partition)).transpose();
+        let head = |partition| self.bus.bus().archive_head(topic, Partition(partition)).transpose();
         let heads: Result<_, _> = (0..partitions).filter_map(head).collect();
         heads.map_err(|error| CliError::Log { doing: format!("reading the heads of {topic}"), fault: Fault::from(&error) })
     }
@@ -88,7 +88,7 @@ impl ArchivedLog {
 /// Prints intents, then each topic's partitions.
 pub(super) fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliError> {
     let archived = archived(&args.config, "latent archive status", &args.proof)?;
-    let intents = archived.bus.archive_statistics();
+    let intents = archived.bus.bus().archive_statistics();
     if output.form() == Form::Json {
         if let Some(intents) = intents {
             output.json(&json!({ "intents": intents }))?;
@@ -134,12 +134,4 @@ pub(super) fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliEr
         return Ok(());
     }
     table.to_string().lines().try_for_each(|line| output.text(line))
-}
-
-impl std::ops::Deref for CommandBus {
-    type Target = Arc<dyn EventBus>;
-
-    fn deref(&self) -> &Self::Target {
-        self.bus()
-    }
 }

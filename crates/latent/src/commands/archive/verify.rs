@@ -20,7 +20,7 @@ use crate::output::{Form, Output};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  latent archive verify -c latent.toml --key control.key
+  latent archive verify -c latent.toml
   latent archive verify --archive /mnt/copy --key control.key --head heads.jsonl
   latent archive verify --archive /mnt/copy --topic orders --json
 
@@ -53,22 +53,22 @@ pub(crate) struct VerifyArgs {
 
 /// Tells what is wrong, then the numbers; fails if anything is.
 pub(super) fn verify(args: &VerifyArgs, output: &mut Output) -> Result<(), CliError> {
-    let mut proof = args.proof.read()?;
     let mut total = 0;
     match &args.archive {
-        Some(uri) => total += one(args, uri, args.topic.as_deref(), &proof, None, output)?,
+        Some(uri) => total += one(args, uri, args.topic.as_deref(), &args.proof.read(&[])?, None, output)?,
         None => {
-            let archived = status::archived(&args.config, "latent archive verify", &args.proof)?;
-            let wanted = archived.topics.iter().filter(|topic| args.topic.as_ref().is_none_or(|wanted| *wanted == topic.name));
+            let mut archived = status::archived(&args.config, "latent archive verify", &args.proof)?;
+            let topics = std::mem::take(&mut archived.topics);
+            let wanted = topics.iter().filter(|topic| args.topic.as_ref().is_none_or(|wanted| *wanted == topic.name));
             let wanted: Vec<_> = wanted.collect();
             if wanted.is_empty() {
                 output.hint("no topic of the manifest has a cold_uri");
             }
             for topic in wanted {
                 let heads = archived.heads(&topic.name, topic.partitions)?;
-                proof.heads = heads.into_iter().map(|head| head.head).collect();
-                let log = Some((&*archived.bus as &dyn EventBus, archived.engine));
-                total += one(args, &topic.uri, Some(&topic.name), &proof, log, output)?;
+                archived.proof.heads = heads.into_iter().map(|head| head.head).collect();
+                let log = Some((&**archived.bus.bus() as &dyn EventBus, archived.engine));
+                total += one(args, &topic.uri, Some(&topic.name), &archived.proof, log, output)?;
             }
         }
     }
