@@ -145,6 +145,7 @@ const MISPLACED: &[(&str, &[&str])] = &[
     ("broker", &["permissions"]),
     ("clock", &["confirm"]),
     ("secret", &["put", "rotate"]),
+    ("archive", &["verify", "restore"]),
 ];
 
 /// A command that is part of another one.

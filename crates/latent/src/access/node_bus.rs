@@ -25,9 +25,12 @@ impl CommandBus {
     /// [`CliError::Log`] when it is on a broker that cannot be opened.
     pub(crate) fn of(access: Access) -> Result<Self, CliError> {
         let target = match &access {
-            Access::Node(_) => return Ok(Self { bus: Arc::new(NodeBus(Mutex::new(access))), _access: None }),
-            Access::Directory(directory) => &directory.target,
-            Access::Broker(broker) => &broker.target,
+            Access::Node(_) => None,
+            Access::Directory(directory) => Some(Arc::clone(&directory.target)),
+            Access::Broker(broker) => Some(Arc::clone(&broker.target)),
+        };
+        let Some(target) = target else {
+            return Ok(Self { bus: Arc::new(NodeBus(Mutex::new(access))), _access: None });
         };
         let bus = target.bus().map_err(|fault| CliError::Log { doing: "opening the log".to_owned(), fault })?;
         Ok(Self { bus, _access: Some(access) })
