@@ -16,7 +16,7 @@ use crate::embedded::Storage;
 /// A store that topics name.
 pub(super) struct Target {
     pub(super) uri: String,
-    store: Arc<dyn ColdStore>,
+    pub(super) store: Arc<dyn ColdStore>,
     proof: Mutex<Proof>,
 }
 
@@ -51,7 +51,7 @@ impl Target {
     }
 
     /// Makes sure, once, that the store never overwrites.
-    fn prove(&self) -> Result<(), Fault> {
+    pub(super) fn prove(&self) -> Result<(), Fault> {
         let mut proof = self.proof.lock().unwrap_or_else(PoisonError::into_inner);
         if *proof == Proof::Unknown {
             *proof = match probe(&*self.store) {
