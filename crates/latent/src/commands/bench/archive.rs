@@ -140,7 +140,7 @@ fn by_hand(folder: &Path, bodies: &[Vec<u8>]) -> Result<Slice, CliError> {
     let mut compressor = zstd::bulk::Compressor::new(LEVEL).map_err(failed("compressing by hand"))?;
     let (mut block, mut raw_bytes, mut file) = (Vec::new(), 0, None);
     let mut files = 0_u32;
-    let mut end = |file: &mut Option<File>| file.take().map_or(Ok(()), |file| file.sync_data()).map_err(failed("syncing by hand"));
+    let end = |file: &mut Option<File>| file.take().map_or(Ok(()), |file| file.sync_data()).map_err(failed("syncing by hand"));
     for (number, body) in bodies.iter().enumerate() {
         block.extend_from_slice(body);
         raw_bytes += body.len();
