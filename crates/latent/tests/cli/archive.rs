@@ -180,7 +180,7 @@ fn of_an_archive_that_is_not_sound_nothing_is_published() {
 #[test]
 fn the_archives_of_a_configuration_are_verified_beside_its_log_and_their_status_is_shown() {
     let env = archived();
-    restore(&env, &[], 0);
+    assert_eq!(sum(&restore(&env, &[], 0), "records"), 60);
     let manifest = MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: archive, cold_format: segments } }");
     env.write("bridge.yaml", manifest);
     env.write("latent.toml", format!("{CONFIG}\n[archive]\ncontrol_key_files = [\"control.key\"]\n"));

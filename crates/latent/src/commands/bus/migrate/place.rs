@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use latent_bridge::{BridgeManifest, EmbeddedBroker, InOrder};
 
-use super::super::location::manifest_for_nats;
+use super::super::location::manifest_for;
 use super::HOLDER;
 use super::source::{BusSource, NodeSource, Source};
 use crate::access::{Access, log_error, open_directory};
@@ -70,7 +70,7 @@ impl Place {
             Self::OfEnvironment(file) => {
                 // The environment first: without it no file is worth a look.
                 let servers = broker::options_from_environment(file)?.servers.join(",");
-                format!("nats:{servers}/{}", manifest_for_nats(file)?.name)
+                format!("nats:{servers}/{}", manifest_for(file)?.name)
             }
         })
     }
@@ -83,7 +83,7 @@ impl Place {
                 _ => EmbeddedBroker::manifest_of(dir.log()).map_err(|error| log_error(dir.log(), &error)),
             },
             Self::OfNode(config) => Ok(config.engine.manifest.clone()),
-            Self::OfEnvironment(file) => manifest_for_nats(file),
+            Self::OfEnvironment(file) => manifest_for(file),
         }
     }
 
@@ -114,7 +114,7 @@ impl Place {
 
 fn of_environment(file: &Path) -> Result<latent_bridge::NatsBus, CliError> {
     let options = broker::options_from_environment(file)?;
-    broker::open_with(options, &manifest_for_nats(file)?).map_err(|error| error.during(OPENING))
+    broker::open_with(options, &manifest_for(file)?).map_err(|error| error.during(OPENING))
 }
 
 #[cfg(test)]
