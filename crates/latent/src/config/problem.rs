@@ -241,10 +241,7 @@ impl Fault {
             Self::DevOnNats => "use kind = \"embedded\" in the folder's latent.toml, or `latent run -c FILE` with this one".to_owned(),
             Self::ShareOnNats { .. } => "remove share, and give the other tenant a topic of its own".to_owned(),
             Self::SecretName { .. } => "use the name under which `latent secret list` shows it".to_owned(),
-            Self::NoControlKey { .. } => {
-                "add [archive] with control_key_files = [\"archive.key\"]; docs/archive.md shows how to make one".to_owned()
-            }
-            Self::TooManyKeys { .. } => "leave out the oldest, once `latent bus maintain` leaves no export of its time pending".to_owned(),
+            Self::NoControlKey { .. } | Self::TooManyKeys { .. } => self.next_step_of_archive(),
             Self::NoSecrets { .. } => "add [secrets] with key_file = \"secrets.key\"; docs/secrets.md shows how to make one".to_owned(),
             Self::NoCredential { tenant, .. } => {
                 format!("add credentials = [{{ tenant = {tenant:?}, user = \"USER\", secret = \"NAME\" }}]")
@@ -267,6 +264,15 @@ impl Fault {
 }
 
 impl Fault {
+    /// The same of what is about the archive.
+    fn next_step_of_archive(&self) -> String {
+        let step = match self {
+            Self::TooManyKeys { .. } => "leave out the oldest, once `latent bus maintain` leaves no export of its time pending",
+            _ => "add [archive] with control_key_files = [\"archive.key\"]; docs/archive.md shows how to make one",
+        };
+        step.to_owned()
+    }
+
     /// The same of what is about triggers on streams.
     fn next_step_of_streams(&self) -> String {
         match self {
