@@ -39,7 +39,7 @@ pub(super) fn read_raw(report: &mut Report<'_>, mut section: Section<'_>) -> Raw
     let names = Names::read(report, &mut section);
     section.pass_over(["topic", "profile"]);
     if let Some(input) = section.text(report, "input").filter(|input| input.value != "raw-event") {
-        let (table, nearest) = (section.label().to_owned(), nearest(input.value, [RAW_INPUT].into_iter()));
+        let (table, nearest) = (section.label().to_owned(), nearest(input.value, [RAW_INPUT]));
         report.push(input.at, Fault::Choice { table, key: "input", found: input.value.to_owned(), allowed: &[RAW_INPUT], nearest });
     }
     let at = section.place_of("stream");

@@ -208,11 +208,9 @@ fn consumers_are_made_as_the_profile_needs_them_and_every_difference_is_told_and
 #[test]
 fn a_trigger_moves_from_the_first_profile_to_the_second_where_it_was() {
     require_broker!();
-    let first = format!(
-        "[[trigger]]\nid = \"work\"\ntopic = \"in\"\nprofile = \"nats-jetstream-pull-v1\"\ndead_letter = \"dead\"\n\
-                         operation_timeout_millis = 1000\nack_wait_millis = 3000\nmax_deliveries = 2\nbudget = {{ wall_time_millis = 900 }}\n"
-    );
-    let world = World::start(FORWARD, &first);
+    let first = "[[trigger]]\nid = \"work\"\ntopic = \"in\"\nprofile = \"nats-jetstream-pull-v1\"\ndead_letter = \"dead\"\n\
+                         operation_timeout_millis = 1000\nack_wait_millis = 3000\nmax_deliveries = 2\nbudget = { wall_time_millis = 900 }\n";
+    let world = World::start(FORWARD, first);
     let env = world.provisioned("edge");
     let before = node(&env);
     publish_numbered(&env, 0..10, 2);

@@ -132,3 +132,22 @@ fn ceilings_count_the_event_and_requests_the_body() {
     let raw = Ceiling::Raw { payload_bytes_max: 32_768 };
     assert_eq!((raw.message_bytes_max(), raw.body_bytes_max()), (41_984, 32_768));
 }
+
+/// A pin lasts by pulls alone: one that shows it and has no room for any message. Nothing else may have so few bytes.
+#[test]
+fn a_pull_that_keeps_a_pin_asks_for_nothing() {
+    let mut session = session();
+    session.begin_pull(&consumer(), &PullRequest::keeping(PinId::new(PIN).unwrap())).unwrap();
+    let body = format!(r#"{{"batch":1,"max_bytes":1,"no_wait":true,"group":"latent","id":"{PIN}"}}"#);
+    assert_eq!(write(&mut session), command("$JS.API.CONSUMER.MSG.NEXT.ORD.latent_a_p0", 1, &body));
+    let raw = Arc::new(PullConsumer::new(PullProfile { group: None, ..profile() }).unwrap());
+    let keeping = || PullRequest::keeping(PinId::new(PIN).unwrap());
+    for (consumer, wrong) in [
+        (consumer(), PullRequest { pin: None, ..keeping() }),
+        (consumer(), PullRequest { batch: 2, ..keeping() }),
+        (consumer(), PullRequest { no_wait: false, ..keeping() }),
+        (raw, keeping()),
+    ] {
+        assert!(matches!(session.begin_pull(&consumer, &wrong), Err(SessionRefused::Request(_))), "{wrong:?}");
+    }
+}

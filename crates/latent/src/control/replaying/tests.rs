@@ -142,3 +142,26 @@ fn a_dry_run_stores_nothing_and_knows_a_replay_that_is_there() {
     log.stored(&letter);
     assert_eq!(dry(), Replayed::Would { topic: "in".to_owned(), uid: "u#2".to_owned() }, "once more was asked for");
 }
+
+/// What a broker gave up was never parked: the event itself is published again, as its replay.
+#[test]
+fn an_event_that_was_never_parked_is_published_again_once_and_says_which_one_it_is() {
+    let log = Log::new();
+    let ack = log.store("in", "u", Attributes::default());
+    let again = |place: &str| {
+        let order = ReplayOrder { letter: place.to_owned(), event: true, again: false, dry_run: false };
+        match replay(&log.bus, &order).unwrap() {
+            Replayed::Stored(placed) => (placed.uid, placed.duplicate, placed.offset),
+            Replayed::Would { .. } => panic!("no dry run was asked for"),
+        }
+    };
+    let place = format!("in/{}/{}", ack.partition, ack.offset);
+    let (uid, duplicate, offset) = again(&place);
+    assert_eq!((uid.as_str(), duplicate), ("u#1", false));
+    assert_eq!(again(&place), ("u#1".to_owned(), true, offset));
+    let stored = log.bus.submit_fetch("in", Partition(ack.partition), Offset(offset), 1).wait().unwrap().remove(0).record;
+    let told = Replay::read(&stored.attributes).unwrap();
+    assert_eq!((told.place.to_string(), told.number, told.uid.as_str()), (place, 1, "u"));
+    // A replay that is given up is the next replay of the same event.
+    assert_eq!(again(&format!("in/{}/{offset}", ack.partition)).0, "u#2");
+}
