@@ -68,23 +68,22 @@ fn folder(config: &str, root: &[u8]) -> CliEnv {
     env
 }
 
-/// The users that `latent broker permissions` prints; what the trigger is like says nothing of them.
-static USERS: LazyLock<Vec<(String, Vec<String>, Vec<String>)>> = LazyLock::new(|| {
+/// What `latent broker permissions` prints; what the trigger is like says nothing of it.
+static PRINTED: LazyLock<Value> = LazyLock::new(|| {
     let env = folder(&config(&nats("127.0.0.1:4222"), ""), &TestCa::new().root_der());
-    let printed = documents(&env.run(["broker", "permissions", "--operator", OPERATOR, "--json"]).with_status(0)).remove(0);
-    let subjects = |of: &Value| serde_json::from_value(of.clone()).unwrap();
-    let user = |user: &Value| (user["user"].as_str().unwrap().to_owned(), subjects(&user["publish"]), subjects(&user["subscribe"]));
-    printed["brokers"][0]["users"].as_array().unwrap().iter().map(user).collect()
+    documents(&env.run(["broker", "permissions", "--operator", OPERATOR, "--json"]).with_status(0)).remove(0)
 });
 
 fn broker(ca: TestCa) -> Broker {
-    let user = |(name, publish, subscribe): &(String, Vec<String>, Vec<String>)| BrokerUser {
-        name: name.clone(),
+    let subjects = |of: &Value| serde_json::from_value(of.clone()).unwrap();
+    let user = |user: &Value| BrokerUser {
+        name: user["user"].as_str().unwrap().to_owned(),
         password: PASSWORD.to_owned(),
-        publish: publish.clone(),
-        subscribe: subscribe.clone(),
+        publish: subjects(&user["publish"]),
+        subscribe: subjects(&user["subscribe"]),
     };
-    let spec = BrokerSpec { server_name: SERVER_NAME.to_owned(), ..BrokerSpec::with_users(USERS.iter().map(user)) };
+    let users = PRINTED["brokers"][0]["users"].as_array().unwrap();
+    let spec = BrokerSpec { server_name: SERVER_NAME.to_owned(), ..BrokerSpec::with_users(users.iter().map(user)) };
     Broker::start_with_ca(spec.disk(64 << 20), ca)
 }
 
