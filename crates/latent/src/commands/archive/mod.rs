@@ -35,3 +35,19 @@ pub(crate) fn archive(command: &ArchiveCommand, output: &mut Output) -> Result<(
         ArchiveCommand::Restore(args) => restore::restore(args, output),
     }
 }
+
+/// What was under way when something failed that has no kind of its own.
+#[derive(Clone, Copy)]
+enum Task {
+    Verifying,
+    Restoring,
+}
+
+impl Task {
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Verifying => "archive",
+            Self::Restoring => "restore",
+        }
+    }
+}

@@ -108,8 +108,8 @@ fn failed(archive: &str, error: &RestoreError) -> CliError {
     let fault = match error {
         RestoreError::Publish { cause, .. } => Fault { message: error.to_string(), ..Fault::from(cause) },
         RestoreError::Bus(cause) => Fault::from(cause),
-        RestoreError::Progress { .. } => Fault::refused("restore", error.to_string()),
-        _ => Fault::passing("restore", error.to_string()),
+        RestoreError::Progress { .. } => Fault::refused(super::Task::Restoring.kind(), error.to_string()),
+        _ => Fault::passing(super::Task::Restoring.kind(), error.to_string()),
     };
     CliError::Log { doing: format!("restoring from {archive}"), fault }
 }

@@ -101,7 +101,8 @@ fn one(
     });
     bar.finish_and_clear();
     let doing = format!("verifying the archive {uri}");
-    let report = report.map_err(|error| CliError::Log { doing, fault: Fault::passing("archive", error.to_string()) })?;
+    let report =
+        report.map_err(|error| CliError::Log { doing, fault: Fault::passing(super::Task::Verifying.kind(), error.to_string()) })?;
     told::findings(&report, output)?;
     let document = json!({ "verified": { "archive": uri, "topic": topic, "report": told::document(&report) } });
     match output.form() {
