@@ -235,7 +235,7 @@ pub(crate) enum CliError {
     #[error("the maintenance is incomplete")]
     Unmaintained {
         /// What it did and left.
-        done: Maintained,
+        done: Box<Maintained>,
     },
     /// The node got a request that changes something, and no answer came.
     #[error("{doing} may have happened")]

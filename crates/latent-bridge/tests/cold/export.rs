@@ -15,7 +15,7 @@ fn every_record_is_in_one_segment_and_a_segment_is_full_or_due() {
     let total = in_log(&broker, 0).len() as u64;
     let full = export(&exporter, &store, &broker, 0, UnixMillis(0).into()).unwrap();
     assert_eq!((full.segments, full.items), (total / 10, total / 10 * 10), "what does not fill a segment waits");
-    assert_eq!(archived(&store, 0), in_log(&broker, 0)[..full.items as usize]);
+    assert_eq!(archived(&store, 0), in_log(&broker, 0)[..usize::try_from(full.items).unwrap()]);
     assert_eq!(export(&exporter, &store, &broker, 0, UnixMillis(0).into()).unwrap().segments, 0);
     let must = Goal { must: full.cold_up_to.and_then(Offset::next), ..Goal::from(UnixMillis(0)) };
     assert_eq!(export(&exporter, &store, &broker, 0, must).unwrap().items, total % 10);

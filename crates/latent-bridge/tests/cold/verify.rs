@@ -196,7 +196,7 @@ fn a_truncated_segment_is_named_by_its_offsets() {
     }
 }
 
-fn falsified(items: &mut Vec<Item>) {
+fn falsified(items: &mut [Item]) {
     let Item::Record { record, .. } = &mut items[0] else { unreachable!() };
     *record = Record { payload: Bytes::from_static(b"falsified"), ..record.clone() };
 }
@@ -229,12 +229,12 @@ fn a_replaced_segment_by_somebody_who_has_the_key_is_found_by_the_chain_the_head
     for (at, with) in [(2, With::Nothing), (2, With::Keys), (end, With::KeysAndHeads)] {
         let (path, first, last) = archived.segments[at].clone();
         let whole = archived.store.objects()[&path].clone();
-        archived.store.plant(&path, archived.remade(at, &Keys::one(), falsified).bytes);
+        archived.store.plant(&path, archived.remade(at, &Keys::one(), |items| falsified(items)).bytes);
         assert_eq!(archived.found(with), [(FindingKind::Replaced, first, Some(last))]);
         archived.store.plant(&path, whole);
     }
     let (path, ..) = archived.segments[end].clone();
-    archived.store.plant(&path, archived.remade(end, &Keys::one(), falsified).bytes);
+    archived.store.plant(&path, archived.remade(end, &Keys::one(), |items| falsified(items)).bytes);
     let offset = archived.segments[end].1;
     assert!(archived.found(With::Everything).contains(&(FindingKind::Different, offset, Some(offset))));
 }

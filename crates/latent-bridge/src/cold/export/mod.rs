@@ -49,12 +49,15 @@ pub struct Exported {
     pub cold_up_to: Option<Offset>,
 }
 
+/// Of each topic and partition, what is known; one export of a partition at a time holds it.
+type Partitions = BTreeMap<(String, u32), Arc<Mutex<Known>>>;
+
 /// See the module.
 pub struct SegmentExporter {
     files: HeadFiles,
     bus: String,
     sizes: SegmentSizes,
-    partitions: Mutex<BTreeMap<(String, u32), Arc<Mutex<Known>>>>,
+    partitions: Mutex<Partitions>,
 }
 
 /// What is known of a partition's archive.

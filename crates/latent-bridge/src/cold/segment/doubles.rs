@@ -6,11 +6,11 @@ use sha2::Sha256;
 use super::{Attest, Attestation};
 
 /// Keys, newest first.
-pub struct Keys(pub Vec<[u8; 32]>);
+pub(crate) struct Keys(pub(crate) Vec<[u8; 32]>);
 
 impl Keys {
     /// A ring of one key.
-    pub fn one() -> Self {
+    pub(crate) fn one() -> Self {
         Self(vec![[7; 32]])
     }
 

@@ -138,10 +138,11 @@ impl<'b> Hot<'b> {
 
     /// What the log has up to `end` and the archive does not. Nothing comes late for it any more.
     pub(super) fn missing(&mut self, end: Offset) -> Vec<Finding> {
-        if self.is_usable() && end >= self.from {
-            if let Some(Some(there)) = self.advance_to(end) {
-                self.note_passed(there.offset().0);
-            }
+        if self.is_usable()
+            && end >= self.from
+            && let Some(Some(there)) = self.advance_to(end)
+        {
+            self.note_passed(there.offset().0);
         }
         let ranges = std::mem::take(&mut self.passed);
         let one = |(first, last): (u64, u64)| {

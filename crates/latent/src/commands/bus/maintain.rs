@@ -38,7 +38,7 @@ pub(super) fn maintain(args: &MaintainArgs, output: &mut Output) -> Result<(), C
         Err(source) => return Err(CliError::Control { doing, source }),
     };
     output.line(&done, || sentence(&done))?;
-    if done.is_complete() { Ok(()) } else { Err(CliError::Unmaintained { done }) }
+    if done.is_complete() { Ok(()) } else { Err(CliError::Unmaintained { done: Box::new(done) }) }
 }
 
 /// What was done, for people.

@@ -4,14 +4,17 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn any_item() -> impl Strategy<Value = (u64, Option<(String, String, Vec<u8>, u64)>)> {
+/// Key, uid, payload and time of a record.
+type Made = (String, String, Vec<u8>, u64);
+
+fn any_item() -> impl Strategy<Value = (u64, Option<Made>)> {
     let record = ("[!-~]{1,64}", "\\PC{0,40}", prop::collection::vec(any::<u8>(), 0..400), any::<u64>());
     (1_u64..1_000_000, prop::option::weighted(0.9, record))
 }
 
-fn made(parts: Vec<(u64, Option<(String, String, Vec<u8>, u64)>)>) -> Vec<Item> {
+fn made(parts: Vec<(u64, Option<Made>)>) -> Vec<Item> {
     let mut offset = 0;
-    let one = |(step, record): (u64, Option<(String, String, Vec<u8>, u64)>)| {
+    let one = |(step, record): (u64, Option<Made>)| {
         offset += step;
         match record {
             None => Item::Damaged { offset: Offset(offset) },
