@@ -6,6 +6,7 @@
 pub mod bus;
 pub mod cold;
 #[cfg(feature = "cold-store")]
+#[cfg_attr(not(feature = "nats"), allow(dead_code, unreachable_pub, reason = "the engine on a broker uses all of it and shows it"))]
 mod connector;
 mod engine;
 mod error;

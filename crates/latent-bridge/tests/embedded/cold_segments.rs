@@ -169,8 +169,15 @@ fn an_archive_that_was_set_back_is_found_by_its_head() {
     store.lose(&last);
     let head = broker.archive_head("t", Partition(0)).unwrap().unwrap().head;
     let keys = ControlKeys::new(&[KEY]).unwrap();
-    let verification =
-        Verification { store: &*store, topic: None, partition: None, keys: Some(&keys), heads: std::slice::from_ref(&head), log: None, dense: true };
+    let verification = Verification {
+        store: &*store,
+        topic: None,
+        partition: None,
+        keys: Some(&keys),
+        heads: std::slice::from_ref(&head),
+        log: None,
+        dense: true,
+    };
     let report = verification.run(&mut |_| {}).unwrap();
     let [finding] = report.findings.kept() else { panic!("{:?}", report.findings) };
     assert_eq!((finding.kind.word(), finding.partition, finding.last), ("missing", Some(0), Some(head.last.0)));

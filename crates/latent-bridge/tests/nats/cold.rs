@@ -186,6 +186,35 @@ fn bug_15_an_event_whose_acknowledgement_was_lost_is_completed_with_its_first_se
     }
 }
 
+/// B-025: a schema is looked at before an event is staged, and again before maintenance publishes what was staged.
+#[test]
+fn what_the_schema_refuses_is_neither_staged_nor_published_by_maintenance() {
+    require_broker!();
+    let site = Site::start();
+    drop(site.bus());
+    let proxy = FaultProxy::start(&site.broker);
+    let mut options = options_at(&[proxy.address()], site.broker.ca());
+    options.archive = site.options().archive;
+    let bus = NatsBus::open_with(options, &archived(2)).unwrap();
+    proxy.inject(None, Direction::ToClient, At::Before(b"{\"stream\":\"av_t\",\"seq\"".to_vec()), Cut::Cut);
+    let lost = bus.submit_record("t", record("u", "k", "no JSON"));
+    wait_until("the broker stores it", || site.messages() == 1);
+    drop((proxy, bus));
+    assert!(matches!(lost.wait(), Err(BusError::Uncertain { .. })));
+    // The stream loses it, so that it would have to be published again.
+    beside(&site.broker, async |admin| admin.purge_stream(STREAM).await);
+    std::fs::write(site.folder.path().join("t.json"), r#"{ "type": "object", "required": ["n"] }"#).unwrap();
+    let mut wanted = archived(2);
+    wanted.topics[0].schema_ref = Some("t.json".to_owned());
+    let mut options = site.options();
+    options.schema_roots = vec![site.folder.path().to_owned()];
+    let bus = NatsBus::open_with(options, &wanted).unwrap();
+    assert!(bus.publish_record("t", &record("v", "k", "no JSON either")).unwrap_err().is_permanent());
+    assert_eq!(site.intents(), 1, "nothing of it was staged");
+    let report = bus.maintain(in_a_while()).unwrap();
+    assert_eq!((report.intents_completed, report.intents_pending, site.messages(), site.objects()), (0, 1, 0, 0));
+}
+
 /// B-058: stored, and the intent cannot be told so.
 #[test]
 fn a_commit_that_fails_after_the_broker_stored_the_event_is_uncertain_and_a_retry_gives_the_first_acknowledgement() {
