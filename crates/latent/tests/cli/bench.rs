@@ -36,6 +36,8 @@ fn every_row_is_one_valid_line_that_is_not_judged_when_quick() {
         ("Q-05", "300 B, eight partitions"),
         ("Q-05", "7 KB, one partition"),
         ("Q-31", "find by uid, warm"),
+        ("Q-32", "segments"),
+        ("Q-32", "publication beside it"),
         ("Q-33", "recovery after a kill"),
         ("Q-40", "Q-03 batches of 256"),
         ("Q-40", "Q-04 one at a time"),
