@@ -73,7 +73,7 @@ async fn a_panic_is_a_trap_that_names_the_place_and_leaves_its_message_in_the_lo
     let bench = Bench::behave();
     let report = bench.run("panic:this is wrong").await;
     let ActivationOutcome::Trap { code: TrapCode::Unreachable, detail } = &report.outcome else { panic!("{:?}", report.outcome) };
-    assert!(detail.contains("unreachable") && detail.contains("panic_fmt < latent:events/handler@0.2.0#handle"), "{detail}");
+    assert!(detail.contains("unreachable") && detail.ends_with("panic_fmt < behave::act < latent:events/handler@0.2.0#handle"), "{detail}");
     assert!(report.log.iter().any(|line| line.text.contains("this is wrong")), "{:?}", report.log);
 }
 
