@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use latent_bridge::cold::ArchiveStatistics;
+use latent_bridge::cold::export::AttestedHead;
 use latent_bridge::nats_bus::stream_name;
 use latent_bridge::{
     AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, NatsBus, PublishAck, PublishResult, RecordHead, TopicStatistics,
@@ -233,6 +234,10 @@ impl EventBus for LateBus {
 
     fn archive_statistics(&self) -> Option<ArchiveStatistics> {
         self.bus().ok()?.archive_statistics()
+    }
+
+    fn archive_head(&self, topic: &str, partition: Partition) -> Result<Option<AttestedHead>, BusError> {
+        self.bus()?.archive_head(topic, partition)
     }
 
     /// The broker removes by itself what has expired; what is left to do are archive intents.

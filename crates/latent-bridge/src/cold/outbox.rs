@@ -223,6 +223,10 @@ impl Outbox {
             Op::Commit(intent) => self.commit_one(&mut state, &keys, intent).map(|_| Done::Committed),
             Op::Withdraw(intent) => {
                 self.writable(&state)?;
+                // Another publication of the same event counts on it: that one's end decides.
+                if state.in_flight.get(&intent.name()).is_some_and(|flights| *flights > 1) {
+                    return Ok(Done::Withdrawn);
+                }
                 self.remove_file(&mut state, &intent.name()).map(|()| Done::Withdrawn)
             }
         };

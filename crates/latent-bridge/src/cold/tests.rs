@@ -325,6 +325,25 @@ fn an_outbox_takes_so_many_intents_and_one_that_is_there_is_no_further_one() {
     assert!(outbox.stage(&[intent("u3", 0, None)]).pop().unwrap().is_ok());
 }
 
+/// Two publications of one event at once: the one that certainly failed does not take the other's intent away.
+#[cfg(feature = "nats")]
+#[test]
+fn an_intent_is_withdrawn_only_when_nobody_else_publishes_its_event() {
+    use super::outbox::Op;
+    let directory = scratch();
+    let outbox = Outbox::open(Arc::new(OsStorage), directory.path(), "tests", KeyRing::new(&[KEY]).unwrap(), 3).unwrap();
+    let event = || intent("u", 0, None);
+    outbox.begin_flight(&event().name());
+    outbox.begin_flight(&event().name());
+    assert!(outbox.stage(&[event()]).pop().unwrap().is_ok());
+    let withdraw = || assert!(outbox.apply(&[Op::Withdraw(event())]).pop().unwrap().is_ok());
+    withdraw();
+    assert_eq!(outbox.names().unwrap().len(), 1, "the other one counts on it");
+    outbox.end_flight(&event().name());
+    withdraw();
+    assert_eq!(outbox.names().unwrap().len(), 0);
+}
+
 /// B-043: on the embedded engine an intent without offset is answered from the uid index, and nothing is ever published again.
 #[test]
 fn the_embedded_engine_resolves_from_its_index_and_keeps_what_it_does_not_know() {

@@ -1,4 +1,4 @@
-//! Topics of a broker that are archived in segments: what the stream has is in one before the broker removes it.
+//! Topics of a broker that are archived in segments: what the stream has when maintenance looks is in one.
 
 use latent_bridge::cold::export::ArchiveHead;
 use latent_bridge::cold::restore::{Progress, Restoration};
@@ -90,6 +90,10 @@ fn a_stream_that_was_made_anew_is_not_archived_over_the_history_of_the_old_one()
     beside(&site.broker, async |admin| admin.jetstream().delete_stream(STREAM).await.map(drop).unwrap());
     let second = bus(&site);
     publish(&second, "z", 10);
+    let report = second.maintain(due()).unwrap();
+    assert_eq!((report.archived_records, &*report.unarchived_topics), (0, &["t".to_owned()][..]));
+    // Longer than the old one, and where that had its last events it has others, of either partition.
+    publish(&second, "y", 60);
     let report = second.maintain(due()).unwrap();
     assert_eq!((report.archived_records, &*report.unarchived_topics), (0, &["t".to_owned()][..]));
     assert_eq!(site.store.objects(), objects);

@@ -93,7 +93,9 @@ impl ArchiveHead {
             Some(Item::Record { offset, record }) if offset == self.last && record.uid.as_str() != uid => {
                 changed(format!("has uid {:?} there, where the archive has {uid:?}", record.uid.as_str()))
             }
-            _ => Ok(()),
+            Some(item) if item.offset() == self.last => Ok(()),
+            // A log that begins before it has it, unless its offsets are counted anew.
+            _ => changed(format!("has nothing of the partition there, where the archive has {uid:?}")),
         }
     }
 

@@ -61,6 +61,9 @@ pub(super) fn verify(args: &VerifyArgs, output: &mut Output) -> Result<(), CliEr
             let topics = std::mem::take(&mut archived.topics);
             let wanted = topics.iter().filter(|topic| args.topic.as_ref().is_none_or(|wanted| *wanted == topic.name));
             let wanted: Vec<_> = wanted.collect();
+            if let Some(topic) = args.topic.as_ref().filter(|_| wanted.is_empty()) {
+                return Err(CliError::Value { option: "--topic", reason: format!("no topic {topic:?} of the manifest has a cold_uri") });
+            }
             if wanted.is_empty() {
                 output.hint("no topic of the manifest has a cold_uri");
             }
@@ -103,6 +106,10 @@ fn one(
     let doing = format!("verifying the archive {uri}");
     let report =
         report.map_err(|error| CliError::Log { doing, fault: Fault::passing(super::Task::Verifying.kind(), error.to_string()) })?;
+    if log.is_none() && report.partitions == 0 && (args.topic.is_some() || args.partition.is_some()) {
+        let option = if args.topic.is_some() { "--topic" } else { "--partition" };
+        return Err(CliError::Value { option, reason: format!("the archive {uri} has nothing of it") });
+    }
     told::findings(&report, output)?;
     let document = json!({ "verified": { "archive": uri, "topic": topic, "report": told::document(&report) } });
     match output.form() {
