@@ -113,6 +113,22 @@ fn a_missing_segment_is_named_by_its_offsets() {
     assert_eq!(archived.found(With::Keys), [both]);
 }
 
+/// Whoever keeps heads keeps old ones, too.
+#[test]
+fn an_older_head_beside_the_last_one_hides_no_cut_end() {
+    let mut archived = archive();
+    let (path, first, last) = archived.segments.last().unwrap().clone();
+    let before = Segment::open(archived.store.objects()[&archived.segments[archived.segments.len() - 2].0].clone()).unwrap();
+    let newest = archived.heads.iter().find(|head| head.place.partition == Partition(0)).unwrap().clone();
+    let older =
+        ArchiveHead { segments: newest.segments - 1, last: before.header().last, last_uid: None, digest: before.digest(), ..newest };
+    archived.store.lose(&path);
+    let newest_only = archived.found(With::KeysAndHeads);
+    archived.heads.push(older);
+    assert_eq!(archived.found(With::KeysAndHeads), newest_only);
+    assert_eq!(newest_only.iter().map(|(kind, ..)| *kind).collect::<Vec<_>>(), [FindingKind::Missing], "{first} to {last}");
+}
+
 #[test]
 fn a_missing_end_is_found_with_a_head_and_without_one_the_end_is_said_not_to_be_attested() {
     let archived = archive();

@@ -84,8 +84,14 @@ impl Verification<'_> {
     /// [`ColdError`] where the store cannot be read at all; what is wrong with the archive is in the report.
     pub fn run(&self, progress: &mut dyn FnMut(&VerifyReport)) -> Result<VerifyReport, ColdError> {
         let mut report = VerifyReport::default();
-        let mut heads: BTreeMap<(String, u32), &ArchiveHead> =
-            self.heads.iter().filter(|head| self.wants(&head.place.topic, head.place.partition)).map(|head| (key(head), head)).collect();
+        // Of several heads of a partition the one that goes furthest counts: an older one would hide a cut end.
+        let mut heads: BTreeMap<(String, u32), &ArchiveHead> = BTreeMap::new();
+        for head in self.heads.iter().filter(|head| self.wants(&head.place.topic, head.place.partition)) {
+            let kept = heads.entry(key(head)).or_insert(head);
+            if head.segments > kept.segments {
+                *kept = head;
+            }
+        }
         let mut current: Option<PartitionCheck<'_>> = None;
         let mut after = String::new();
         let prefix = self.prefix();

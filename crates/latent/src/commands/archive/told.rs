@@ -7,7 +7,7 @@ use latent_bridge::cold::verify::VerifyReport;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
-use crate::output::{Form, Output};
+use crate::output::{Form, Output, printable};
 
 /// Moves on a person's terminal only.
 pub(super) fn spinner(form: Form) -> ProgressBar {
@@ -31,7 +31,7 @@ pub(super) fn so_far(report: &VerifyReport) -> String {
 /// The findings, one a line.
 pub(super) fn findings(report: &VerifyReport, output: &mut Output) -> Result<(), CliError> {
     for finding in report.findings.kept() {
-        output.line(&json!({ "finding": finding }), || finding.to_string())?;
+        output.line(&json!({ "finding": finding }), || printable(&finding.to_string()))?;
     }
     let untold = report.findings.total().saturating_sub(report.findings.kept().len() as u64);
     if untold > 0 {

@@ -66,6 +66,15 @@ pub(super) fn redrive(args: &RedriveArgs, output: &mut Output) -> Result<(), Cli
     let found = found_durables(options, named);
     let found =
         found.map_err(|error| CliError::Broker { doing: "looking at consumers".to_owned(), source: Box::new(place.failed(error)) })?;
+    let missing = consumers.iter().zip(&found).filter(|(_, found)| found.is_none());
+    let missing: Vec<_> = missing.map(|(consumer, _)| format!("stream {} has no consumer {}", consumer.stream, consumer.name)).collect();
+    if !missing.is_empty() {
+        return Err(CliError::Node {
+            what: format!("what the broker has given up on of trigger {} cannot be told", args.id),
+            why: missing.join("; "),
+            next: "make what is missing with `latent broker provision --apply`; a consumer that is made anew delivers what it begins with again".to_owned(),
+        });
+    }
     let stranded = consumers.iter().zip(found).filter_map(|(consumer, found)| Some((consumer, found?.stranded()?)));
     let stranded: Vec<_> = stranded.collect();
     if stranded.is_empty() {

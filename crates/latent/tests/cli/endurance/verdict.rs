@@ -43,7 +43,7 @@ pub(super) struct Verdict {
     outputs: u64,
     rejected: u64,
     exhausted: u64,
-    /// Parked as exhausted though they would have succeeded.
+    /// Parked as exhausted though they would have succeeded, or been rejected.
     worn_out: u64,
     runs: u64,
     /// Runs of events of which a later one of their key had begun.
@@ -86,7 +86,10 @@ impl Verdict {
             (Kind::Once | Kind::Late, 1, []) => self.outputs += 1,
             (Kind::Reject, 0, ["rejected"]) => self.rejected += 1,
             (Kind::Fail, 0, ["exhausted"]) => self.exhausted += 1,
-            (Kind::Once | Kind::Late, 0 | 1, ["exhausted"]) if faults.excuse(end.letters[0].1, CONSEQUENCES_MILLIS) => {
+            // One that was to be rejected is worn out as any other: its runs could not note that they began.
+            (Kind::Reject, 0, ["exhausted"]) | (Kind::Once | Kind::Late, 0 | 1, ["exhausted"])
+                if faults.excuse(end.letters[0].1, CONSEQUENCES_MILLIS) =>
+            {
                 self.worn_out += 1;
                 self.outputs += end.done;
             }
