@@ -138,6 +138,7 @@ fn a_disk_that_takes_no_index_does_not_keep_what_has_expired() {
 fn a_power_cut_while_records_expire_loses_nothing_else_and_brings_nothing_back() {
     let storage = JournalledStorage::default();
     let aging = Aging::over(Arc::new(storage.clone()), &[("t", 2)]);
+    let provisioned = storage.changes();
     let mut steps = Vec::new();
     let mut published = Vec::new();
     for round in 0..4 {
@@ -152,7 +153,6 @@ fn a_power_cut_while_records_expire_loses_nothing_else_and_brings_nothing_back()
     drop(broker);
     assert!(steps[1].1 != steps[2].1 && steps[4].1.iter().sum::<u64>() == 20, "{steps:?}");
     let changes = storage.changes();
-    let provisioned = steps[0].0 / 2;
     for seed in 0..4 {
         for cut in provisioned..=changes {
             let context = format!("cut after change {cut}, seed {seed}");
