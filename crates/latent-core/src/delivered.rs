@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{Attributes, MediaType, Offset, Partition, TopicName, Uid, UnixMillis};
+use crate::{Attributes, MediaType, Offset, Partition, Record, StoredRecord, TopicName, Uid, UnixMillis};
 
 /// One event on its way into an activation: the record, where it lies, and how often it was tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,4 +27,13 @@ pub struct DeliveredEvent {
     pub delivery: u32,
     /// When the log took it.
     pub stored_at: UnixMillis,
+}
+
+impl DeliveredEvent {
+    /// A record of `topic`, on its way into its run number `delivery`.
+    pub fn of_record(topic: TopicName, stored: StoredRecord, delivery: u32) -> Self {
+        let StoredRecord { partition, offset, record } = stored;
+        let Record { uid, key, media_type, attributes, payload, stored_at } = record;
+        Self { topic, partition, offset, uid: Some(uid), key, media_type, attributes, payload, delivery, stored_at }
+    }
 }

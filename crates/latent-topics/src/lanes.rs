@@ -18,19 +18,9 @@ impl LaneTopics for StreamTopics {
     fn event(&self, message: LaneMessage<'_>) -> Result<DeliveredEvent, String> {
         match &message.binding.draft().input {
             LaneInput::Event { topic, partition } => {
-                let Record { uid, key, media_type, attributes, payload, stored_at } = read_record(message.headers, message.payload)?;
-                Ok(DeliveredEvent {
-                    topic: topic.clone(),
-                    partition: *partition,
-                    offset: message.offset,
-                    uid: Some(uid),
-                    key,
-                    media_type,
-                    attributes,
-                    payload,
-                    delivery: message.deliveries,
-                    stored_at,
-                })
+                let record = read_record(message.headers, message.payload)?;
+                let stored = StoredRecord { partition: *partition, offset: message.offset, record };
+                Ok(DeliveredEvent::of_record(topic.clone(), stored, message.deliveries))
             }
             LaneInput::Raw => raw_event(message),
         }

@@ -155,19 +155,7 @@ impl TopicSource {
     }
 
     fn delivered(&self, stored: StoredRecord, attempt: u32) -> DeliveredEvent {
-        let StoredRecord { partition, offset, record } = stored;
-        DeliveredEvent {
-            topic: self.key.topic.clone(),
-            partition,
-            offset,
-            uid: Some(record.uid),
-            key: record.key,
-            media_type: record.media_type,
-            attributes: record.attributes,
-            payload: record.payload,
-            delivery: attempt,
-            stored_at: record.stored_at,
-        }
+        DeliveredEvent::of_record(self.key.topic.clone(), stored, attempt)
     }
 }
 

@@ -33,19 +33,9 @@ impl Topics for StreamTopics {
         let BindingInput::Event { topic, partition } = message.binding.input() else {
             return Err("the binding reads no topic".to_owned());
         };
-        let Record { uid, key, media_type, attributes, payload, stored_at } = record(&message)?;
-        let event = DeliveredEvent {
-            topic: topic.clone(),
-            partition: *partition,
-            offset: Offset(message.handed.sequence),
-            uid: Some(uid),
-            key,
-            media_type,
-            attributes,
-            payload,
-            delivery: u32::try_from(message.handed.delivery).unwrap_or(u32::MAX),
-            stored_at,
-        };
+        let stored = StoredRecord { partition: *partition, offset: Offset(message.handed.sequence), record: record(&message)? };
+        let delivery = u32::try_from(message.handed.delivery).unwrap_or(u32::MAX);
+        let event = DeliveredEvent::of_record(topic.clone(), stored, delivery);
         let origin = origin_of(message.binding.trigger(), &event);
         Ok((event, origin))
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use latent_bridge::nats_bus::read_record;
 use latent_core::{
-    BindingId, Budget, ConsumerName, ContractName, DeliveredEvent, Epoch, FunctionName, Offset, Partition, Record, ServiceName, StreamName,
-    Subject, TenantId, Ticket, TopicName, Verdict,
+    BindingId, Budget, ConsumerName, ContractName, DeliveredEvent, Epoch, FunctionName, Offset, Partition, ServiceName, StoredRecord,
+    StreamName, Subject, TenantId, Ticket, TopicName, Verdict,
 };
 use latent_nats::lanes::limits::HOT;
 use latent_nats::lanes::{LaneBinding, LaneDraft, LaneInput, LaneMessage, LaneMonitor, LaneTopics, LanesDraft, NatsLanes, Unplaced};
@@ -182,19 +182,9 @@ struct Records;
 impl LaneTopics for Records {
     fn event(&self, message: LaneMessage<'_>) -> Result<DeliveredEvent, String> {
         let LaneInput::Event { topic, partition } = &message.binding.draft().input else { return Err("no topic".to_owned()) };
-        let Record { uid, key, media_type, attributes, payload, stored_at } = read_record(message.headers, message.payload)?;
-        Ok(DeliveredEvent {
-            topic: topic.clone(),
-            partition: *partition,
-            offset: message.offset,
-            uid: Some(uid),
-            key,
-            media_type,
-            attributes,
-            payload,
-            delivery: message.deliveries,
-            stored_at,
-        })
+        let record = read_record(message.headers, message.payload)?;
+        let stored = StoredRecord { partition: *partition, offset: message.offset, record };
+        Ok(DeliveredEvent::of_record(topic.clone(), stored, message.deliveries))
     }
 
     fn park(&self, _: &LaneBinding, _: Unplaced, _: Verdict) -> Ticket<Result<(), SourceError>> {
