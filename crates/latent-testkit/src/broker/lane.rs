@@ -8,6 +8,8 @@ const BENCH_LANES: usize = 264;
 const BENCH_PEERS: usize = 2;
 /// Messages in flight of such a client: two of its batches.
 const PEER_IN_FLIGHT: u32 = 512;
+/// A puller that asks for nothing loses its pin after this, as the product's own consumers have it.
+const PIN_MILLIS: u64 = 6_000;
 
 /// A consumer that many messages are pulled from at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +45,7 @@ impl LaneConsumer {
         if let (Some(group), Some(settings)) = (&self.group, settings.as_object_mut()) {
             settings.insert("priority_groups".to_owned(), json!([group]));
             settings.insert("priority_policy".to_owned(), json!("pinned_client"));
-            settings.insert("priority_timeout".to_owned(), json!(20_000_000_000_u64));
+            settings.insert("priority_timeout".to_owned(), json!(PIN_MILLIS * 1_000_000));
         }
         settings
     }

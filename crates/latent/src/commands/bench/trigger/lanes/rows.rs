@@ -30,6 +30,8 @@ use crate::stop::StopSignal;
 const FIRST: usize = BINDINGS;
 /// A slice counts from when one of so many parts of its events is settled: the connection is there, and every store was used.
 const WARM_UP: u64 = 16;
+/// The pin of a node that stopped is gone from every consumer after this, so that all lanes of the next one begin at once.
+const PIN: Duration = Duration::from_secs(7);
 /// Between two looks at how far a node is: often enough to be exact, and too seldom to cost.
 const LOOK: Duration = Duration::from_millis(1);
 /// The same where one event is waited for.
@@ -69,13 +71,15 @@ pub(in super::super) struct Lanes<'b> {
     stop: StopSignal,
     folder: PathBuf,
     folders: Cell<usize>,
+    /// When the last node whose lanes worked stopped.
+    stopped: Cell<Option<Instant>>,
 }
 
 impl<'b> Lanes<'b> {
     /// `name` is of the row.
     pub(in super::super) fn of(broker: &'b Bench, session: &Session, name: &str) -> Result<Self, CliError> {
         let folder = session.scratch.folder(name)?;
-        Ok(Self { broker, events: Events::new()?, stop: session.stop.clone(), folder, folders: Cell::new(0) })
+        Ok(Self { broker, events: Events::new()?, stop: session.stop.clone(), folder, folders: Cell::new(0), stopped: Cell::new(None) })
     }
 
     fn new_folder(&self) -> Result<PathBuf, CliError> {
@@ -92,17 +96,29 @@ impl<'b> Lanes<'b> {
         self.broker.hand.store_all(&messages)
     }
 
+    /// Otherwise one lane would begin seconds after another, and what is measured would be the pins.
+    fn until_unpinned(&self) -> Result<(), CliError> {
+        let Some(stopped) = self.stopped.get() else { return Ok(()) };
+        while stopped.elapsed() < PIN {
+            interrupted(&self.stop)?;
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
     /// So many events of each of eight bindings, which are there when the node starts.
     fn worked(&self, each: u64) -> Result<Worked, CliError> {
         let subjects: Vec<_> = (0..BINDINGS).map(|number| filter(&self.broker.target.subject, number)).collect();
         self.store(&subjects, each)?;
         let events = each * BINDINGS as u64;
+        self.until_unpinned()?;
         let node = Node::start(NOTHING, &self.broker.target, &self.new_folder()?, 0..BINDINGS)?;
         let started = node.until_settled(events / WARM_UP, LOOK, &self.stop)?;
         let (cpu, before) = (cpu_time(), node.deliveries.settled());
         let ended = node.until_settled(events, LOOK, &self.stop)?;
         let cpu = cpu_time().saturating_sub(cpu);
         node.stop(events)?;
+        self.stopped.set(Some(Instant::now()));
         let units = events.saturating_sub(before).max(1);
         Ok(Worked { slice: Slice { units, elapsed: ended.duration_since(started), latencies: Vec::new() }, cpu })
     }
