@@ -13,6 +13,7 @@ mod cluster;
 mod cold;
 mod cold_crash;
 mod cold_holes;
+mod cold_republished;
 mod cold_segments;
 mod connecting;
 #[path = "../../src/cold/doubles.rs"]
