@@ -77,7 +77,7 @@ const CAMPAIGNS: &[Campaign] = &[
         variable: "LATENT_ARCHIVE_CRASH",
         length: "1000000",
         line_contains: "; each event is on the broker once and in the archive once, or nowhere",
-        lines: 6,
+        lines: 8,
     },
     Campaign {
         name: "migrate",

@@ -22,6 +22,8 @@ use crate::live::{options_at, record, stored};
 pub(super) enum Scene {
     /// One event is published: staged, stored, committed, exported.
     Publishing,
+    /// Both events of which nobody knows what became are published once more, by their publisher.
+    Retrying,
     /// Maintenance finds one event that the broker has, and publishes another one that it does not have.
     Maintaining,
     /// Maintenance puts twelve events into segments of four.
@@ -32,11 +34,12 @@ pub(super) enum Scene {
 const EVENTS: usize = 12;
 
 impl Scene {
-    pub(super) const ALL: [Self; 3] = [Self::Publishing, Self::Maintaining, Self::Segments];
+    pub(super) const ALL: [Self; 4] = [Self::Publishing, Self::Retrying, Self::Maintaining, Self::Segments];
 
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Publishing => "publishing",
+            Self::Retrying => "retrying",
             Self::Maintaining => "maintaining",
             Self::Segments => "segments",
         }
@@ -69,7 +72,7 @@ impl Scene {
     fn uids(self, tag: &str) -> Vec<String> {
         let count = match self {
             Self::Publishing => 1,
-            Self::Maintaining => 2,
+            Self::Retrying | Self::Maintaining => 2,
             Self::Segments => EVENTS,
         };
         (0..count).map(|n| format!("{tag}-{n}")).collect()
@@ -80,7 +83,7 @@ impl Scene {
         let uids = self.uids(tag);
         match self {
             Self::Publishing => {}
-            Self::Maintaining => stage(site, &self.manifest(uri), &uids[0], &uids[1]),
+            Self::Retrying | Self::Maintaining => stage(site, &self.manifest(uri), &uids[0], &uids[1]),
             Self::Segments => {
                 let bus = NatsBus::open_with(self.options(site.options()), &self.manifest(uri)).unwrap();
                 let records: Vec<_> = uids.iter().enumerate().map(|(n, uid)| record(uid, &format!("key-{}", n % 5), "x")).collect();
@@ -89,10 +92,11 @@ impl Scene {
         }
     }
 
-    /// What goes on. The result of the publication, where it is one.
+    /// What goes on. The result of the last publication, where there is one.
     pub(super) fn play(self, bus: &NatsBus, tag: &str) -> Option<PublishResult> {
         match self {
             Self::Publishing => Some(bus.publish_record("t", &record(&self.uids(tag)[0], "k", "x"))),
+            Self::Retrying => self.uids(tag).iter().map(|uid| bus.publish_record("t", &record(uid, "k", "x"))).last(),
             Self::Maintaining => {
                 drop(bus.maintain(in_a_while()));
                 None
