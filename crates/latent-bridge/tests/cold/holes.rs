@@ -270,6 +270,20 @@ fn what_is_deleted_out_of_the_middle_is_a_hole_when_it_had_been_seen() {
 }
 
 #[test]
+fn what_had_been_seen_may_go_into_several_segments() {
+    for deleted in [None, Some(14)] {
+        let mut site = Site::start();
+        site.stream.publish(18);
+        site.pass(YOUNG).unwrap();
+        deleted.into_iter().for_each(|offset| site.stream.delete(offset));
+        site.exporter = exporter(&site.storage, site.outbox.path(), SegmentSizes { items: 4, ..ten() });
+        let report = site.pass(OLD).unwrap();
+        let (lost, segments) = if deleted.is_some() { (vec![(9, 18, 1)], 2) } else { (vec![], 3) };
+        assert_eq!((report.segments, site.holes(), site.archived().len()), (segments, lost, 9 - usize::from(deleted.is_some())));
+    }
+}
+
+#[test]
 fn what_may_have_gone_while_it_was_read_is_a_hole_and_what_was_read_is_archived() {
     for pages in 0..4 {
         let site = Site::start();
