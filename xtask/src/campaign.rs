@@ -72,6 +72,14 @@ const CAMPAIGNS: &[Campaign] = &[
         lines: 1,
     },
     Campaign {
+        name: "archive-crash",
+        tests: &["--test", "nats", "cold_crash::"],
+        variable: "LATENT_ARCHIVE_CRASH",
+        length: "1000000",
+        line_contains: "; each event is on the broker once and in the archive once, or nowhere",
+        lines: 8,
+    },
+    Campaign {
         name: "migrate",
         tests: &["--test", "main", "migrating::often"],
         variable: "LATENT_MIGRATE_RECORDS",

@@ -287,6 +287,15 @@ pub const ARCHIVE_FINDINGS: Limit = Limit {
     max: 1_000,
     bounds: "things wrong with an archive that are told one by one; beyond it they are counted",
 };
+/// Holes that the head of a partition's archive names; the chain has all of them.
+pub const ARCHIVE_HOLES: Limit = Limit {
+    name: "archive_holes",
+    unit: "count",
+    default: 64,
+    min: 64,
+    max: 64,
+    bounds: "holes of a partition's archive that its head names one by one; beyond it the oldest stand in the segments alone and are counted",
+};
 /// Records restored together.
 pub const RESTORE_BATCH_RECORDS: Limit = Limit {
     name: "restore_batch_records",
@@ -699,6 +708,7 @@ pub const ALL: &[Limit] = &[
     ARCHIVE_SEGMENT_AGE_MILLIS,
     ARCHIVE_LIST_PAGE,
     ARCHIVE_FINDINGS,
+    ARCHIVE_HOLES,
     RESTORE_BATCH_RECORDS,
     RESTORE_BATCH_BYTES,
     SCHEMA_DEPTH,

@@ -16,6 +16,8 @@ pub struct MaintenanceReport {
     pub unremoved_files: u64,
     /// Records that were handed to the archive because their time was up: each has its cold object or a durable intent.
     pub archived_records: u64,
+    /// Holes found in archives of segments: ranges that the broker removed before they were archived.
+    pub archive_holes: u64,
     /// Topics of which what has expired stays, because it could not be archived, sorted.
     pub unarchived_topics: Vec<String>,
     /// Topics whose cold store could not be reached, sorted. What is to be archived there waits.

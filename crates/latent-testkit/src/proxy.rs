@@ -41,6 +41,8 @@ pub enum At {
     Before(Vec<u8>),
     /// After the last of these bytes, where they come first from now on.
     After(Vec<u8>),
+    /// As [`At::Before`], where they come for the time after this many.
+    BeforeNext(Vec<u8>, u64),
 }
 
 /// What happens there, once.
@@ -202,7 +204,7 @@ impl FaultProxy {
 
     /// Lets `fault` happen once: on the connection of this number (0 is the first), or with `None` on the first to come to its place.
     pub fn inject(&self, connection: Option<usize>, direction: Direction, at: At, fault: Fault) -> FaultWatch {
-        let rule = Rule { at, fault, spent: Arc::default() };
+        let rule = Rule { at, fault, spent: Arc::default(), seen: 0 };
         let spent = Arc::clone(&rule.spent);
         let mut state = self.shared.state();
         let present = state.connections.iter_mut().enumerate().filter(|(index, _)| connection.is_none_or(|of| of == *index));

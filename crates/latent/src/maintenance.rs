@@ -65,9 +65,14 @@ impl Maintainer {
 
 #[cfg(test)]
 mod tests {
-    use latent_bridge::{BridgeManifest, EmbeddedBroker};
+    use std::net::SocketAddrV4;
+
+    use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, NatsRoots};
+    use latent_bridge::{BridgeManifest, EmbeddedBroker, NatsBus};
     use latent_core::{Attributes, Clock as _, MediaType, NewRecord, Offset, Partition, SystemClock, UnixMillis};
-    use latent_testkit::ManualClock;
+    use latent_testkit::broker::{Broker, BrokerSpec, BrokerUser};
+    use latent_testkit::proxy::{Direction, FaultProxy};
+    use latent_testkit::{ManualClock, require_broker, wait_until};
 
     use super::*;
     use crate::host::HostFiles;
@@ -124,6 +129,63 @@ mod tests {
         let report = maintainer.run().unwrap();
         assert_eq!((report.archived_records, report.intents_completed, report.expired_records), (1, 1, 1));
         assert!(object.is_file());
+    }
+
+    /// On a broker it is the republication of what was staged and never sent that a clock could bring about too early.
+    #[test]
+    fn nothing_is_published_again_by_a_clock_that_jumped() {
+        require_broker!();
+        let broker = Broker::start(BrokerSpec::with_users([BrokerUser::unlimited("bus", "of one test")]).disk(64 << 20));
+        let temp = tempfile::tempdir().unwrap();
+        let now = UnixMillis(1_800_000_000_000);
+        let clock = Arc::new(ManualClock::starting_at(now));
+        let mut manifest = BridgeManifest::from_yaml(MANIFEST).unwrap();
+        manifest.topics[0].retention.cold_uri = Some(temp.path().join("cold").to_str().unwrap().to_owned());
+        let options = |address: SocketAddrV4| {
+            let outbox = Some(temp.path().join("outbox"));
+            let archive = latent_bridge::cold::ArchiveOptions { control_keys: vec![[7; 32]], outbox, ..Default::default() };
+            let credentials = NatsCredentials::UserPassword { user: "bus".to_owned(), password: "of one test".to_owned() };
+            NatsOptions {
+                credentials: Some(credentials),
+                roots: NatsRoots::Der(vec![broker.ca().root_der()]),
+                server_name: Some(broker.server_name()),
+                tls_first: true,
+                clock: Arc::clone(&clock) as _,
+                archive: Some(archive),
+                ..NatsOptions::new(&format!("tls://{address}"))
+            }
+        };
+        drop(NatsBus::provision_with(options(broker.address()), &manifest).unwrap());
+        let proxy = FaultProxy::start(&broker);
+        let bus = NatsBus::open_with(options(proxy.address()), &manifest).unwrap();
+        proxy.withhold(Direction::ToBroker);
+        let record = NewRecord::new(None, "", MediaType::json(), Attributes::default(), "{}".into()).unwrap();
+        let lost = bus.submit_record("t", record);
+        wait_until("it is staged", || bus.archive_statistics().unwrap().intents == 1);
+        drop((bus, proxy));
+        lost.wait().unwrap_err();
+
+        let bus = Arc::new(NatsBus::open_with(options(broker.address()), &manifest).unwrap());
+        let watch = Arc::new(ClockWatch::open(HostFiles::below(temp.path()), Arc::clone(&clock) as _).unwrap());
+        let maintainer = Maintainer::new(Arc::clone(&bus) as _, Arc::clone(&watch));
+        let stored = || bus.submit_fetch("t", Partition(0), Offset(0), 10).wait().unwrap();
+        let day = 24 * 3_600_000;
+        for (held, words) in [(now.0 + day, "hours ahead of"), (now.0 - day, "hours behind")] {
+            clock.jump_to(UnixMillis(held));
+            let refused = maintainer.run().unwrap_err();
+            assert_eq!(refused.kind(), "clock-held");
+            let told = refused.to_string();
+            assert!(told.starts_with("retention is held: the wall clock is ") && told.contains(words), "{told}");
+            assert!(stored().is_empty());
+            clock.jump_to(now);
+            assert_eq!(maintainer.run().unwrap().intents_pending, 1, "it goes on, and the intent is left to its publisher");
+        }
+        clock.jump_to(UnixMillis(now.0 + day));
+        maintainer.run().unwrap_err();
+        watch.confirm().unwrap();
+        assert_eq!(maintainer.run().unwrap().intents_completed, 1);
+        let stored = stored();
+        assert_eq!((stored.len(), stored[0].record.stored_at), (1, now), "with the time at which it was staged");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The cold archive: export, verification and restoring, over a log of the embedded engine.
 
 mod export;
+mod holes;
 mod kill;
 mod restore;
 mod verify;

@@ -21,9 +21,10 @@ pub(crate) const KEY: [u8; 32] = [7; 32];
 /// Longer than the grace of an intent.
 pub(crate) const LATER: u64 = 120_000;
 
-struct One(Arc<MemoryStore>);
+/// Every `cold_uri` is this store.
+pub(crate) struct One<S>(pub(crate) Arc<S>);
 
-impl ColdStores for One {
+impl<S: ColdStore + 'static> ColdStores for One<S> {
     fn open(&self, _uri: &str) -> Result<Arc<dyn ColdStore>, BusError> {
         Ok(Arc::clone(&self.0) as _)
     }
@@ -54,15 +55,22 @@ pub(crate) struct Site {
     pub(crate) broker: Broker,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) store: Arc<MemoryStore>,
+    /// A `cold_uri` names a folder, and not `store`.
+    pub(crate) folders: bool,
 }
 
 impl Site {
     pub(crate) fn start() -> Self {
-        Self { broker: Broker::start(spec()), folder: tempfile::tempdir().unwrap(), store: Arc::new(MemoryStore::new()) }
+        let (folder, store) = (tempfile::tempdir().unwrap(), Arc::new(MemoryStore::new()));
+        Self { broker: Broker::start(spec()), folder, store, folders: false }
     }
 
     pub(crate) fn options(&self) -> NatsOptions {
-        NatsOptions { archive: Some(archive(self.folder.path(), &self.store)), ..options(&self.broker) }
+        let mut archive = archive(self.folder.path(), &self.store);
+        if self.folders {
+            archive.stores = None;
+        }
+        NatsOptions { archive: Some(archive), ..options(&self.broker) }
     }
 
     pub(crate) fn bus(&self) -> NatsBus {
@@ -95,6 +103,24 @@ impl Site {
     /// Cold objects of events.
     pub(crate) fn objects(&self) -> usize {
         self.store.objects().keys().filter(|path| path.starts_with("t/")).count()
+    }
+
+    /// Every id that came so far is out of the duplicate window. Plants messages that are no records in partition 1.
+    pub(crate) fn forget_ids(&self) {
+        // The broker forgets ids after a moment, and a restart begins that anew.
+        beside(&self.broker, async |admin| {
+            let mut stream = admin.jetstream().get_stream(STREAM).await.unwrap();
+            let mut config = stream.info().await.unwrap().config.clone();
+            config.duplicate_window = std::time::Duration::from_millis(100);
+            admin.jetstream().update_stream(config).await.unwrap();
+        });
+        self.broker.restart();
+        // Once an id that comes later is forgotten, so is this one.
+        beside(&self.broker, async |admin| {
+            let headers = [("Nats-Msg-Id", "probe")];
+            let first = plant(&admin, "t.p1", &headers, "{}").await;
+            while plant(&admin, "t.p1", &headers, "{}").await == first {}
+        });
     }
 
     pub(crate) fn messages(&self) -> u64 {
@@ -255,20 +281,7 @@ fn bug_14_with_an_archive_a_retry_is_looked_up_first_and_stores_nothing_twice() 
     let event = record("u", "k", "x");
     bus.publish_record("t", &event).unwrap_err();
     storage.inject(&[]);
-    // The broker forgets ids after a moment, and a restart begins that anew.
-    beside(&site.broker, async |admin| {
-        let mut stream = admin.jetstream().get_stream(STREAM).await.unwrap();
-        let mut config = stream.info().await.unwrap().config.clone();
-        config.duplicate_window = std::time::Duration::from_millis(100);
-        admin.jetstream().update_stream(config).await.unwrap();
-    });
-    site.broker.restart();
-    // Once an id that comes later is forgotten, so is this one.
-    beside(&site.broker, async |admin| {
-        let headers = [("Nats-Msg-Id", "probe")];
-        let first = plant(&admin, "t.p1", &headers, "{}").await;
-        while plant(&admin, "t.p1", &headers, "{}").await == first {}
-    });
+    site.forget_ids();
     let before = site.messages();
     let ack = acknowledged(&bus, &event);
     assert_eq!((ack.offset, site.messages()), (1, before), "no second record");
@@ -368,7 +381,7 @@ fn an_event_that_the_broker_refuses_is_taken_back() {
 fn bug_16_an_event_above_the_brokers_limit_leaves_no_intent() {
     require_broker!();
     let broker = Broker::start(BrokerSpec { max_payload: Some(65_536), ..spec() });
-    let site = Site { broker, folder: tempfile::tempdir().unwrap(), store: Arc::new(MemoryStore::new()) };
+    let site = Site { broker, folder: tempfile::tempdir().unwrap(), store: Arc::new(MemoryStore::new()), folders: false };
     let bus = site.bus();
     let refused = bus.publish_record("t", &record("u", "k", vec![b'x'; 65_536])).unwrap_err();
     assert!(matches!(refused, BusError::Rejected { permanent: true, .. }), "{refused:?}");

@@ -15,7 +15,7 @@ use crate::cold::{KEY, Site, archived, in_a_while};
 use crate::live::{STREAM, beside, record};
 
 /// When everything that was published has waited long enough.
-fn due() -> UnixMillis {
+pub(crate) fn due() -> UnixMillis {
     UnixMillis(in_a_while().0 + 2 * 3_600_000)
 }
 
@@ -25,24 +25,24 @@ fn segmented() -> BridgeManifest {
     manifest
 }
 
-fn bus(site: &Site) -> NatsBus {
+pub(crate) fn bus(site: &Site) -> NatsBus {
     let segment_sizes = SegmentSizes { items: 8, ..SegmentSizes::default() };
     let options = site.options();
     let archive = ArchiveOptions { segment_sizes, ..options.archive.clone().unwrap() };
     NatsBus::provision_with(NatsOptions { archive: Some(archive), ..options }, &segmented()).unwrap()
 }
 
-fn publish(bus: &NatsBus, prefix: &str, count: usize) {
+pub(crate) fn publish(bus: &NatsBus, prefix: &str, count: usize) {
     let one = |n: usize| record(&format!("{prefix}-{n}"), &format!("key-{}", n % 5), format!("{prefix} {n}"));
     let records: Vec<_> = (0..count).map(one).collect();
     bus.publish_batch("t", &records).into_iter().for_each(|ack| drop(ack.unwrap()));
 }
 
-fn heads(bus: &NatsBus) -> Vec<ArchiveHead> {
+pub(crate) fn heads(bus: &NatsBus) -> Vec<ArchiveHead> {
     (0..2).filter_map(|partition| bus.archive_head("t", Partition(partition)).unwrap()).map(|attested| attested.head).collect()
 }
 
-fn verified(site: &Site, bus: &NatsBus) -> VerifyReport {
+pub(crate) fn verified(site: &Site, bus: &NatsBus) -> VerifyReport {
     let (keys, heads) = (ControlKeys::new(&[KEY]).unwrap(), heads(bus));
     let log = Some(bus as &dyn EventBus);
     let store = &*site.store;

@@ -24,10 +24,15 @@ pub(crate) fn spec() -> BrokerSpec {
 }
 
 pub(crate) fn options_at(addresses: &[SocketAddrV4], ca: &TestCa) -> NatsOptions {
+    options_with(addresses, ca.root_der())
+}
+
+/// As [`options_at`], with the root's certificate itself.
+pub(crate) fn options_with(addresses: &[SocketAddrV4], root_der: Vec<u8>) -> NatsOptions {
     let mut options = NatsOptions::new("");
     options.servers = addresses.iter().map(|address| format!("tls://{address}")).collect();
     options.credentials = Some(NatsCredentials::UserPassword { user: USER.to_owned(), password: PASSWORD.to_owned() });
-    options.roots = NatsRoots::Der(vec![ca.root_der()]);
+    options.roots = NatsRoots::Der(vec![root_der]);
     options.server_name = Some(SERVER_NAME.to_owned());
     options.tls_first = true;
     options

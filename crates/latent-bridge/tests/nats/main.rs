@@ -12,6 +12,8 @@ mod closing;
 mod cluster;
 mod cold;
 mod cold_crash;
+mod cold_holes;
+mod cold_republished;
 mod cold_segments;
 mod connecting;
 #[path = "../../src/cold/doubles.rs"]

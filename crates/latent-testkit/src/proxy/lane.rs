@@ -21,6 +21,8 @@ pub(super) struct Rule {
     pub(super) fault: Fault,
     /// True once it has happened, on whichever connection came there first.
     pub(super) spent: Arc<AtomicBool>,
+    /// Up to which byte of the connection its pattern was counted.
+    pub(super) seen: u64,
 }
 
 /// What to do now.
@@ -115,7 +117,7 @@ impl Lane {
         }
         let ahead = self.rules.iter().filter_map(|rule| match rule.at {
             At::Byte(position) => usize::try_from(position.checked_sub(self.sent)?).ok(),
-            At::Before(_) | At::After(_) => None,
+            At::Before(_) | At::After(_) | At::BeforeNext(..) => None,
         });
         let waiting = if ended { 0 } else { self.possible_beginning() };
         let allowed = ahead.min().unwrap_or(usize::MAX).min(self.pending.len() - waiting);
@@ -144,10 +146,13 @@ impl Lane {
     /// A pattern that has come has a place, counted in bytes from the start of the connection.
     fn find_places(&mut self) {
         for index in 0..self.rules.len() {
+            if matches!(self.rules[index].at, At::BeforeNext(..)) {
+                self.pass_over(index);
+            }
             let found = match &self.rules[index].at {
-                At::Byte(_) => None,
-                At::Before(pattern) => self.find(pattern),
-                At::After(pattern) => self.find(pattern).map(|start| start + pattern.len()),
+                At::Byte(_) | At::BeforeNext(_, 1..) => None,
+                At::Before(pattern) | At::BeforeNext(pattern, 0) => self.find(pattern, self.rules[index].seen),
+                At::After(pattern) => self.find(pattern, 0).map(|start| start + pattern.len()),
             };
             if let Some(offset) = found {
                 self.rules[index].at = At::Byte(self.sent + u64::try_from(offset).unwrap_or(u64::MAX));
@@ -155,8 +160,20 @@ impl Lane {
         }
     }
 
-    fn find(&self, pattern: &[u8]) -> Option<usize> {
-        self.pending.as_slices().0.windows(pattern.len().max(1)).position(|window| window == pattern)
+    /// Passes over the occurrences before the one that is meant, as far as they have come.
+    fn pass_over(&mut self, index: usize) {
+        while let At::BeforeNext(pattern, left @ 1..) = &self.rules[index].at {
+            let Some(start) = self.find(pattern, self.rules[index].seen) else { return };
+            let (at, seen) = (At::BeforeNext(pattern.clone(), left - 1), self.sent + u64::try_from(start).unwrap_or(u64::MAX) + 1);
+            (self.rules[index].at, self.rules[index].seen) = (at, seen);
+        }
+    }
+
+    /// Where it comes first among the pending bytes, from this byte of the connection on.
+    fn find(&self, pattern: &[u8], seen: u64) -> Option<usize> {
+        let from = usize::try_from(seen.saturating_sub(self.sent)).unwrap_or(usize::MAX);
+        let pending = self.pending.as_slices().0.get(from..).unwrap_or_default();
+        pending.windows(pattern.len().max(1)).position(|window| window == pattern).map(|start| from + start)
     }
 
     /// How many of the last bytes may be the beginning of a pattern: they wait until it is known.
@@ -164,7 +181,7 @@ impl Lane {
         let pending = self.pending.as_slices().0;
         let patterns = self.rules.iter().filter_map(|rule| match &rule.at {
             At::Byte(_) => None,
-            At::Before(pattern) | At::After(pattern) => Some(pattern),
+            At::Before(pattern) | At::After(pattern) | At::BeforeNext(pattern, _) => Some(pattern),
         });
         let longest = |pattern: &Vec<u8>| (1..pattern.len()).rev().find(|length| pending.ends_with(&pattern[..*length])).unwrap_or(0);
         patterns.map(longest).max().unwrap_or(0)
@@ -176,7 +193,7 @@ mod tests {
     use super::*;
 
     fn rule(at: At, fault: Fault) -> Rule {
-        Rule { at, fault, spent: Arc::default() }
+        Rule { at, fault, spent: Arc::default(), seen: 0 }
     }
 
     /// Pushes chunk after chunk; gives what was sent, `|` where a fault happened.
@@ -213,10 +230,21 @@ mod tests {
             (At::After(b"cde".to_vec()), "abcde|f"),
             (At::After(b"ef".to_vec()), "abcdef|"),
             (At::Before(b"cx".to_vec()), "abcdef"),
+            (At::BeforeNext(b"ef".to_vec(), 0), "abcd|ef"),
+            (At::BeforeNext(b"ef".to_vec(), 1), "abcdef"),
         ];
         for (at, expected) in cases {
             for chunks in [&["abcdef"][..], &["abc", "def"], &["a", "b", "c", "d", "e", "f"]] {
                 assert_eq!(run(vec![rule(at.clone(), Fault::Cut)], chunks), expected, "{at:?} {chunks:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn occurrences_are_counted_however_they_come() {
+        for (count, expected) in [(0, "|aabaab.aa"), (1, "aab|aab.aa"), (2, "aabaab.|aa"), (3, "aabaab.aa")] {
+            for chunks in [&["aabaab.aa"][..], &["a", "abaa", "b.a", "a"], &["a", "a", "b", "a", "a", "b", ".", "a", "a"]] {
+                assert_eq!(run(vec![rule(At::BeforeNext(b"aa".to_vec(), count), Fault::Cut)], chunks), expected, "{count} {chunks:?}");
             }
         }
     }

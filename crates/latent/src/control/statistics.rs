@@ -110,6 +110,9 @@ pub(crate) struct Maintained {
     /// Events handed to the archive because their time was up.
     #[serde(default)]
     pub(crate) archived_records: u64,
+    /// Ranges that the broker removed before they were archived.
+    #[serde(default)]
+    pub(crate) archive_holes: u64,
     /// Archive intents that failed in this pass and are tried again.
     #[serde(default)]
     pub(crate) intents_failed: u64,
@@ -134,6 +137,7 @@ impl From<MaintenanceReport> for Maintained {
             intents_completed: report.intents_completed,
             intents_pending: report.intents_pending,
             archived_records: report.archived_records,
+            archive_holes: report.archive_holes,
             intents_failed: report.intents_failed,
             intents_quarantined: report.intents_quarantined,
             unarchived_topics: report.unarchived_topics,

@@ -10,6 +10,7 @@ use latent_bridge::cold::{ControlKeys, open_archive};
 use latent_bridge::embedded::OsStorage;
 use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus};
 use latent_core::{Attributes, MediaType, NewRecord, Offset, Partition, Uid, UnixMillis};
+use latent_testkit::require_broker;
 
 use super::*;
 
@@ -188,4 +189,41 @@ fn the_archives_of_a_configuration_are_verified_beside_its_log_and_their_status_
     assert_eq!(documents(&verified)[0]["verified"]["report"]["compared_with_log"], json!(EVENTS), "{verified:?}");
     let status = env.run(["archive", "status"]).with_status(0).stdout;
     assert!(status.contains("TOPIC") && status.contains("segments") && status.contains("archive"), "{status}");
+}
+
+/// What a broker removed before it was in a segment, as an operator sees it.
+#[test]
+fn a_hole_and_how_long_there_is_left_stand_in_the_status_and_a_hole_is_a_finding() {
+    require_broker!();
+    let broker = super::cluster::broker("broker.latent.test");
+    let env = super::cluster::with_node(&broker);
+    let retention = "hot_hours: 2, cold_uri: archive, cold_format: segments";
+    let manifest = std::fs::read_to_string(env.folder().join("bridge.yaml")).unwrap();
+    env.write("bridge.yaml", manifest.replacen("hot_hours: 2", retention, 1));
+    let config = std::fs::read_to_string(env.folder().join("latent.toml")).unwrap();
+    env.write("latent.toml", format!("{config}\n[archive]\ncontrol_key_files = [\"control.key\"]\n"));
+    key(&env, "control.key", &"07".repeat(32));
+    super::cluster::provision_for(&broker, &env);
+    let node = node(&env);
+    let maintain = || documents(&env.run(["bus", "maintain", "--json"]).with_status(0)).remove(0);
+    let status = || documents(&env.run(["archive", "status", "--json"]).with_status(0));
+    assert_eq!(maintain()["archive_holes"], json!(0));
+    publish(&env, &["in.raw"], b"{\"n\":1}\n{\"n\":2}\n", 0);
+    maintain();
+    // The first line is about intents.
+    let waiting: Vec<_> = status().iter().skip(1).filter_map(|line| line["left_seconds"].as_u64()).collect();
+    assert!(!waiting.is_empty() && waiting.iter().all(|left| (3_600..=7_200).contains(left)), "{waiting:?}");
+    super::cluster::with_admin(&broker, async |admin| admin.purge_stream("av_in_raw").await);
+    let holes = maintain()["archive_holes"].as_u64().unwrap();
+    assert!(holes > 0);
+    assert_eq!(maintain()["archive_holes"], json!(0), "told once");
+    let named: Vec<_> = status().iter().skip(1).flat_map(|line| line["holes_named"].as_array().cloned().unwrap()).collect();
+    assert_eq!(named.len() as u64, holes, "{named:?}");
+    assert_eq!(named.iter().map(|hole| hole["events"].as_u64().unwrap()).sum::<u64>(), 2);
+    assert!(named.iter().all(|hole| hole["last"] == json!(2) && hole["reason"] == json!("removed-before-archived")), "{named:?}");
+    let human = env.run(["archive", "status"]).with_status(0).stdout;
+    assert!(human.contains("HOLES") && human.contains("LEFT"), "{human}");
+    let verified = documents(&env.run(["archive", "verify", "--json"]).with_status(1));
+    assert_eq!(verified[0]["finding"]["kind"], json!("hole"), "{verified:?}");
+    assert_eq!(node.stop(), Some(0));
 }

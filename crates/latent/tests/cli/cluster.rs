@@ -459,7 +459,7 @@ grants = [{{ capability = "latent:events/publisher@0.2.0", topics = ["out"] }}]
 }
 
 /// Makes the streams of a node, as somebody else would: beside it.
-fn provision_for(broker: &Broker, env: &CliEnv) {
+pub(super) fn provision_for(broker: &Broker, env: &CliEnv) {
     let ca = env.write("ca.pem", broker.ca().root_pem());
     // The certificate is of a name that resolves to nothing here, so the streams are made through the test's own client.
     drop(ca);

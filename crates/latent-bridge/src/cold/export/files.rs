@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::head::HEAD_BYTES_MAX;
+use super::head_document::HEAD_BYTES_MAX;
 use super::{ArchiveHead, ExportError};
 use crate::BusError;
 use crate::cold::segment::{Attest, Attestation, FinishedSegment, Segment, SegmentPlace};

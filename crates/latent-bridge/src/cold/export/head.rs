@@ -1,26 +1,18 @@
 //! The head of a partition's archive: up to where it goes, and with which digest. Written down with a proof, so that whoever cuts the archive
 //! short, or gives an older state of it, is found. No I/O.
 
-use latent_core::{Offset, Partition};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use latent_core::Offset;
 
+use super::lookout::{Holes, LogSpan, Lookout};
 use super::{ExportError, ItemSource};
-use crate::cold::segment::{
-    Attest, Attestation, FinishedSegment, Item, PreviousSegment, Segment, SegmentDigest, SegmentError, SegmentPlace,
-};
-
-/// Keeps proofs of heads apart from all others.
-const LABEL: &str = "latent-cold-head-v1";
-/// A head as a file: names and numbers.
-pub(crate) const HEAD_BYTES_MAX: u64 = 131_072;
+use crate::cold::segment::{FinishedSegment, Item, PreviousSegment, Segment, SegmentDigest, SegmentError, SegmentPlace};
 
 /// Up to where a partition is in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveHead {
     /// Of which partition.
     pub place: SegmentPlace,
-    /// How many segments there are.
+    /// How many segments there are. Before the first one, the next three say nothing.
     pub segments: u64,
     /// Offset of the last item of the last one.
     pub last: Offset,
@@ -28,6 +20,10 @@ pub struct ArchiveHead {
     pub last_uid: Option<String>,
     /// Digest of the last segment.
     pub digest: SegmentDigest,
+    /// How far the log was looked through; none of one that removes nothing by itself, or that was not looked at since there is such a mark.
+    pub lookout: Option<Lookout>,
+    /// What the log lost before it was archived.
+    pub holes: Holes,
 }
 
 /// A head with its proof, as a document for whoever verifies the archive elsewhere.
@@ -39,27 +35,6 @@ pub struct AttestedHead {
     pub document: String,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    bus: String,
-    topic: String,
-    partition: u32,
-    segments: u64,
-    last: u64,
-    last_uid: Option<String>,
-    digest: String,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Proven<'h> {
-    #[serde(borrow)]
-    head: &'h RawValue,
-    key_id: String,
-    proof: String,
-}
-
 impl ArchiveHead {
     /// The head that a segment makes when it is the last one.
     pub(super) fn of_segment(segment: &Segment) -> Result<Self, ExportError> {
@@ -67,19 +42,46 @@ impl ArchiveHead {
         let last_uid = last.as_ref().and_then(Item::record).map(|record| record.uid.as_str().to_owned());
         let header = segment.header();
         let segments = header.number.checked_add(1).ok_or(SegmentError::Inconsistent { problem: "its number" })?;
-        Ok(Self { place: header.place.clone(), segments, last: header.last, last_uid, digest: segment.digest() })
+        let (place, last, digest) = (header.place.clone(), header.last, segment.digest());
+        Ok(Self { place, segments, last, last_uid, digest, lookout: None, holes: Holes::default() })
+    }
+
+    /// The head of a partition of which nothing is in the archive yet.
+    pub(super) fn before_any(place: SegmentPlace) -> Self {
+        let (last, digest) = (Offset(0), SegmentDigest([0; 32]));
+        Self { place, segments: 0, last, last_uid: None, digest, lookout: None, holes: Holes::default() }
+    }
+
+    /// As the head behind another one, after a segment of so many items.
+    pub(super) fn behind(mut self, known: Option<&Self>, items: u64) -> Self {
+        if let Some(known) = known {
+            (self.lookout, self.holes) = (known.lookout, known.holes.clone());
+        }
+        if let Some(lookout) = &mut self.lookout {
+            lookout.archived(self.last, items);
+        }
+        self
+    }
+
+    /// The last offset that is in the archive; none where nothing is.
+    pub fn end(&self) -> Option<Offset> {
+        (self.segments > 0).then_some(self.last)
     }
 
     pub(super) fn of_finished(finished: &FinishedSegment) -> Result<Self, ExportError> {
         Self::of_segment(&Segment::open(finished.bytes.clone())?)
     }
 
-    pub(super) const fn as_previous(&self) -> PreviousSegment {
-        PreviousSegment { digest: self.digest, last: self.last }
+    /// As the segment that the next one follows.
+    pub(super) fn as_previous(&self) -> Option<PreviousSegment> {
+        self.end().map(|last| PreviousSegment { digest: self.digest, last })
     }
 
     /// Whether the log still has at the head what it had when it was archived.
     pub(super) fn check_history(&self, source: &dyn ItemSource) -> Result<(), ExportError> {
+        if self.segments == 0 {
+            return Ok(());
+        }
         let (first, next) = source.bounds()?;
         let changed = |problem: String| {
             let place = format!("{}/p{}", self.place.topic, self.place.partition);
@@ -99,61 +101,11 @@ impl ArchiveHead {
         }
     }
 
-    /// As a document with its proof. `None` without a key.
-    pub fn to_json(&self, keys: &dyn Attest) -> Option<String> {
-        let written = Written {
-            bus: self.place.bus.clone(),
-            topic: self.place.topic.clone(),
-            partition: self.place.partition.0,
-            segments: self.segments,
-            last: self.last.0,
-            last_uid: self.last_uid.clone(),
-            digest: self.digest.to_string(),
-        };
-        let head = RawValue::from_string(serde_json::to_string(&written).ok()?).ok()?;
-        let (key_id, proof) = keys.prove(LABEL, head.get().as_bytes())?;
-        let proof = SegmentDigest(proof).to_string();
-        serde_json::to_string(&Proven { head: &head, key_id, proof }).ok()
+    /// Whether a log that removes events by itself goes at least as far as it was looked through.
+    pub(super) fn check_end(&self, span: LogSpan) -> Result<(), ExportError> {
+        let Some(lookout) = self.lookout.filter(|lookout| lookout.is_beyond(span)) else { return Ok(()) };
+        let place = format!("{}/p{}", self.place.topic, self.place.partition);
+        let problem = format!("ends before offset {}, and was looked through up to {}", span.next, lookout.upto);
+        Err(ExportError::HistoryChanged { place, last: self.last, problem })
     }
-
-    /// Reads a document of [`ArchiveHead::to_json`], and believes it with its proof alone.
-    ///
-    /// # Errors
-    /// [`ExportError::Unproven`].
-    pub fn from_json(document: &str, keys: &dyn Attest) -> Result<Self, ExportError> {
-        let proven: Proven<'_> = serde_json::from_str(document).map_err(|_| ExportError::Unproven)?;
-        let proof = digest_of(&proven.proof).ok_or(ExportError::Unproven)?;
-        if keys.check(LABEL, &proven.key_id, proven.head.get().as_bytes(), &proof.0) != Attestation::Proven {
-            return Err(ExportError::Unproven);
-        }
-        Self::written(proven.head).ok_or(ExportError::Unproven)
-    }
-
-    /// What a document says, for whoever has it from a party that is trusted otherwise, as a running node. Its proof is not looked at.
-    pub fn unproven(document: &str) -> Option<Self> {
-        let proven: Proven<'_> = serde_json::from_str(document).ok()?;
-        Self::written(proven.head)
-    }
-
-    fn written(head: &RawValue) -> Option<Self> {
-        let written: Written = serde_json::from_str(head.get()).ok()?;
-        Some(Self {
-            place: SegmentPlace { bus: written.bus, topic: written.topic, partition: Partition(written.partition) },
-            segments: written.segments,
-            last: Offset(written.last),
-            last_uid: written.last_uid,
-            digest: digest_of(&written.digest)?,
-        })
-    }
-}
-
-/// 64 lower-case hexadecimal digits.
-fn digest_of(text: &str) -> Option<SegmentDigest> {
-    let is_hex = text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    is_hex.then_some(())?;
-    let mut digest = [0; 32];
-    for (at, byte) in digest.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
-    Some(SegmentDigest(digest))
 }

@@ -14,6 +14,9 @@ mod chain;
 mod error;
 mod files;
 mod head;
+mod head_document;
+mod looking;
+mod lookout;
 mod path;
 mod source;
 
@@ -29,10 +32,13 @@ use crate::embedded::Storage;
 use crate::limits;
 use chain::{Filled, Step, Waiting};
 use files::HeadFiles;
+use looking::Looking;
+use lookout::Tally;
 
 pub use chain::Goal;
 pub use error::ExportError;
 pub use head::{ArchiveHead, AttestedHead};
+pub use lookout::{Holes, KeptHole, LogSpan, Lookout, Seen};
 pub(crate) use path::{ArchivedName, partition_prefix, segment_path};
 pub use source::{BusItems, ItemSource};
 
@@ -47,6 +53,8 @@ pub struct Exported {
     pub bytes: u64,
     /// Up to where the partition is in the archive.
     pub cold_up_to: Option<Offset>,
+    /// Holes that were found.
+    pub holes: u64,
 }
 
 /// Of each topic and partition, what is known; one export of a partition at a time holds it.
@@ -67,11 +75,17 @@ struct Known {
     head: Option<Option<ArchiveHead>>,
     /// What nothing was due of the last time.
     waiting: Option<Waiting>,
+    /// The same, as it is written down.
+    seen: Option<Seen>,
 }
 
 impl Known {
     fn head(&self) -> Option<&ArchiveHead> {
         self.head.as_ref().and_then(Option::as_ref)
+    }
+
+    fn end(&self) -> Option<Offset> {
+        self.head().and_then(ArchiveHead::end)
     }
 }
 
@@ -116,17 +130,21 @@ impl SegmentExporter {
         let place = SegmentPlace { bus: self.bus.clone(), topic: topic.to_owned(), partition };
         let mut export = Export { exporter: self, place, to, done: Exported::default() };
         export.take_up(&mut known)?;
+        let looking = Looking { source, span: source.span()?, now: goal.now };
+        export.look(&mut known, looking)?;
         let (_, next) = source.bounds()?;
         let step = u64::from(self.sizes.items / 8).max(1);
-        if !known.waiting.is_some_and(|waiting| waiting.goes_on(next, goal, step)) {
+        let is_read = !known.waiting.is_some_and(|waiting| waiting.goes_on(next, goal, step));
+        if is_read {
             known.head().map_or(Ok(()), |head| head.check_history(source))?;
-            while !goal.is_met(known.head().map(|head| head.last)) {
-                let Some(finished) = export.build(&mut known, source, goal)? else { break };
+            while !goal.is_met(known.end()) {
+                let Some(finished) = export.build(&mut known, looking, goal)? else { break };
                 self.files.stage(&finished)?;
                 export.deliver(&mut known, finished)?;
             }
         }
-        export.done.cold_up_to = known.head().map(|head| head.last);
+        export.settle(&mut known, looking, is_read)?;
+        export.done.cold_up_to = known.end();
         Ok(export.done)
     }
 
@@ -157,7 +175,7 @@ impl Export<'_> {
             });
         }
         if let Some(staged) = exporter.files.staged(&self.place, self.to.keys)? {
-            let is_behind = known.head().is_some_and(|head| head.last >= staged.header.last);
+            let is_behind = known.end().is_some_and(|last| last >= staged.header.last);
             if is_behind {
                 exporter.files.unstage(&self.place)?;
             } else {
@@ -206,43 +224,22 @@ impl Export<'_> {
     }
 
     /// The next segment behind `head`, when one is due.
-    fn build(&self, known: &mut Known, source: &dyn ItemSource, goal: Goal) -> Result<Option<FinishedSegment>, ExportError> {
-        known.waiting = None;
-        let (head, (_, end)) = (known.head().cloned(), source.bounds()?);
+    fn build(&mut self, known: &mut Known, looking: Looking<'_>, goal: Goal) -> Result<Option<FinishedSegment>, ExportError> {
+        (known.waiting, known.seen) = (None, None);
+        let (_, end) = looking.source.bounds()?;
         let mut builder = SegmentBuilder::new(self.exporter.sizes)?;
-        let mut from = match head.as_ref().map(|head| head.last.next()) {
-            None => Offset(0),
-            Some(Some(next)) => next,
-            Some(None) => return Ok(None),
-        };
-        let (mut is_full, mut has_ended) = (false, false);
-        loop {
-            let filled = Filled { oldest: builder.oldest(), first: builder.first(), is_full, has_ended };
-            match chain::step(filled, goal) {
-                Step::Wait => {
-                    known.waiting = Some(Waiting { oldest: filled.oldest, first: filled.first, next: end });
-                    return Ok(None);
-                }
-                Step::Close => break,
-                Step::Read => {}
-            }
-            let page = source.page(from)?;
-            has_ended = page.is_empty();
-            for item in page {
-                if item.offset() < from {
-                    return Err(ExportError::Disordered { asked: from, answered: item.offset() });
-                }
-                if builder.push(&item)? == Pushed::Full {
-                    is_full = true;
-                    break;
-                }
-                match item.offset().next() {
-                    Some(next) => from = next,
-                    None => has_ended = true,
-                }
-            }
+        let Some(from) = known.end().map_or(Some(Offset(0)), Offset::next) else { return Ok(None) };
+        let (filled, tally) = fill(&mut builder, looking.source, (from, known.expected()), goal)?;
+        self.account(known, looking, tally)?;
+        if chain::step(filled, goal) == Step::Wait {
+            known.waiting = Some(Waiting { oldest: filled.oldest, first: filled.first, next: end });
+            let offsets = builder.first().zip(builder.last());
+            known.seen = offsets.map(|(first, last)| Seen { first, last, events: builder.items().into() });
+            return Ok(None);
         }
-        let (number, previous) = (head.as_ref().map_or(0, |head| head.segments), head.as_ref().map(ArchiveHead::as_previous));
+        let head = known.head();
+        let (number, previous) = (head.map_or(0, |head| head.segments), head.and_then(ArchiveHead::as_previous));
+        builder.set_hole(head.and_then(|head| head.holes.before(number)));
         Ok(Some(builder.finish(self.place.clone(), number, previous, self.to.keys)?))
     }
 
@@ -250,24 +247,24 @@ impl Export<'_> {
     fn deliver(&mut self, known: &mut Known, finished: FinishedSegment) -> Result<(), ExportError> {
         let exporter = self.exporter;
         let path = segment_path(&self.place.topic, self.place.partition, finished.header.first);
-        let head = match self.to.store.put_new(&path, finished.bytes.clone())? {
-            PutEnd::Created => ArchiveHead::of_finished(&finished)?,
+        let (head, items) = match self.to.store.put_new(&path, finished.bytes.clone())? {
+            PutEnd::Created => (ArchiveHead::of_finished(&finished)?, finished.header.items),
             PutEnd::Exists => self.compare(&path, &finished)?,
         };
+        let head = head.behind(known.head(), items.into());
         self.done.segments += 1;
         self.done.items += u64::from(finished.header.items);
         self.done.bytes += finished.bytes.len() as u64;
-        exporter.files.keep(&head, self.to.keys)?;
-        known.head = Some(Some(head));
+        self.keep(known, head)?;
         exporter.files.unstage(&self.place)
     }
 
     /// What lies there already: ours, or one that another exporter made of the same records with another end.
-    fn compare(&self, path: &str, ours: &FinishedSegment) -> Result<ArchiveHead, ExportError> {
+    fn compare(&self, path: &str, ours: &FinishedSegment) -> Result<(ArchiveHead, u32), ExportError> {
         let different = |problem: String| ExportError::Different { object: path.to_owned(), problem };
         let max = limits::ARCHIVE_SEGMENT_OBJECT_BYTES.default;
         match self.to.store.get(path, max) {
-            Ok(Some(there)) if there == ours.bytes => return ArchiveHead::of_finished(ours),
+            Ok(Some(there)) if there == ours.bytes => return Ok((ArchiveHead::of_finished(ours)?, ours.header.items)),
             Ok(None) => return Err(ExportError::Absent { object: path.to_owned() }),
             Err(ColdError::TooLarge { bytes, .. }) => return Err(different(format!("it has {bytes} bytes"))),
             Err(error) => return Err(error.into()),
@@ -288,7 +285,41 @@ impl Export<'_> {
                 return Err(different(format!("it has another record at offset {}", other.offset())));
             }
         }
-        ArchiveHead::of_segment(&theirs)
+        Ok((ArchiveHead::of_segment(&theirs)?, theirs.header().items))
+    }
+}
+
+/// Puts what the log has from an offset on into a segment, until it is full, or there is no more. Counts what had been seen before.
+fn fill(
+    builder: &mut SegmentBuilder,
+    source: &dyn ItemSource,
+    (mut from, seen): (Offset, Option<Seen>),
+    goal: Goal,
+) -> Result<(Filled, Tally), ExportError> {
+    let (mut is_full, mut has_ended) = (false, false);
+    let mut tally = Tally::default();
+    loop {
+        let filled = Filled { oldest: builder.oldest(), first: builder.first(), is_full, has_ended };
+        if chain::step(filled, goal) != Step::Read {
+            tally.is_past |= has_ended;
+            return Ok((filled, tally));
+        }
+        let page = source.page(from)?;
+        has_ended = page.is_empty();
+        for item in page {
+            if item.offset() < from {
+                return Err(ExportError::Disordered { asked: from, answered: item.offset() });
+            }
+            tally.pass(item.offset(), seen);
+            if builder.push(&item)? == Pushed::Full {
+                is_full = true;
+                break;
+            }
+            match item.offset().next() {
+                Some(next) => from = next,
+                None => has_ended = true,
+            }
+        }
     }
 }
 

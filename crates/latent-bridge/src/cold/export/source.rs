@@ -2,6 +2,7 @@
 
 use latent_core::{Offset, Partition};
 
+use super::lookout::LogSpan;
 use crate::cold::segment::Item;
 use crate::{BusError, EventBus};
 
@@ -21,6 +22,14 @@ pub trait ItemSource {
     /// # Errors
     /// [`BusError`].
     fn page(&self, from: Offset) -> Result<Vec<Item>, BusError>;
+
+    /// Where the log begins and ends, of one that removes events whether they are archived or not. None of one that keeps them.
+    ///
+    /// # Errors
+    /// [`BusError`].
+    fn span(&self) -> Result<Option<LogSpan>, BusError> {
+        Ok(None)
+    }
 }
 
 /// A partition of a bus.

@@ -26,7 +26,7 @@ use super::export::ArchivedName;
 use super::probe::PROBE_OBJECT;
 use super::segment::SegmentError;
 use super::store::ColdError;
-use super::verify::{Verification, VerifyReport};
+use super::verify::{FindingKind, Verification, VerifyReport};
 use crate::{BusError, EventBus, limits};
 
 /// What is restored, and where to.
@@ -77,7 +77,7 @@ pub struct RestoreReport {
 #[non_exhaustive]
 pub enum RestoreError {
     /// The archive is not as it should be; nothing was published.
-    #[error("the archive is not sound: {} things are wrong with it, the first: {}", report.findings.total(), first_of(report))]
+    #[error("the archive is not sound: {} things are wrong with it, the first: {}", report.findings.total() - report.findings.holes(), first_of(report))]
     Unsound {
         /// What is wrong.
         report: Box<VerifyReport>,
@@ -131,7 +131,7 @@ pub enum RestoreError {
 }
 
 fn first_of(report: &VerifyReport) -> String {
-    report.findings.kept().first().map_or_else(String::new, ToString::to_string)
+    report.findings.kept().iter().find(|finding| finding.kind != FindingKind::Hole).map_or_else(String::new, ToString::to_string)
 }
 
 /// What is told while it goes on.
@@ -157,7 +157,7 @@ impl Restoration<'_> {
         tell: &mut dyn FnMut(Step<'_>),
     ) -> Result<RestoreReport, RestoreError> {
         let verified = Verification { log: None, ..self.archive }.run(&mut |report| tell(Step::Verifying(report)))?;
-        if verified.findings.total() > 0 {
+        if verified.findings.total() > verified.findings.holes() {
             return Err(RestoreError::Unsound { report: Box::new(verified) });
         }
         let mut report = RestoreReport { verified, ..RestoreReport::default() };

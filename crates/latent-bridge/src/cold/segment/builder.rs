@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::index::{self, BlockEntry};
 use super::item::ITEM_BYTES_MAX;
 use super::trailer::Trailer;
-use super::{Attest, Item, PreviousSegment, SegmentDigest, SegmentError, SegmentHeader, SegmentPlace};
+use super::{Attest, Hole, Item, PreviousSegment, SegmentDigest, SegmentError, SegmentHeader, SegmentPlace};
 use crate::limits;
 
 /// Keeps proofs of segments apart from all others.
@@ -71,6 +71,7 @@ pub struct SegmentBuilder {
     damaged: u32,
     offsets: Option<(Offset, Offset)>,
     times: Option<(u64, u64)>,
+    hole: Option<Hole>,
 }
 
 impl SegmentBuilder {
@@ -93,6 +94,7 @@ impl SegmentBuilder {
             damaged: 0,
             offsets: None,
             times: None,
+            hole: None,
         })
     }
 
@@ -114,6 +116,11 @@ impl SegmentBuilder {
     /// Earliest `stored_at` of what is in it.
     pub fn oldest(&self) -> Option<u64> {
         self.times.map(|(oldest, _)| oldest)
+    }
+
+    /// Names what the log lost behind the segment before it.
+    pub const fn set_hole(&mut self, hole: Option<Hole>) {
+        self.hole = hole;
     }
 
     /// Puts the next item in, unless that would make it larger than it may be; one item always has room.
@@ -186,7 +193,11 @@ impl SegmentBuilder {
         }
         let (oldest, newest) = self.times.unwrap_or_default();
         let (items, damaged) = (self.items, self.damaged);
-        let header = SegmentHeader { place, number, previous, first, last, items, damaged, oldest, newest };
+        let hole = self.hole;
+        if hole.is_some_and(|hole| !hole.is_one() || previous.is_some_and(|previous| previous.last >= hole.first)) {
+            return Err(unwritable("the hole it names does not lie behind the segment before it"));
+        }
+        let header = SegmentHeader { place, number, previous, first, last, items, damaged, oldest, newest, hole };
         let mut out = Vec::with_capacity(self.compressed.len() + self.blocks.len() * index::ENTRY_BYTES + 1_024);
         header.encode(&mut out)?;
         out.extend_from_slice(&self.compressed);

@@ -13,7 +13,7 @@ pub enum SegmentError {
         problem: &'static str,
     },
     /// Another version of the format.
-    #[error("it is of format version {version}; this program reads version 1, use a newer one")]
+    #[error("it is of format version {version}; this program reads versions 1 and 2, use a newer one")]
     Version {
         /// The version it names.
         version: u32,

@@ -3,12 +3,14 @@
 use latent_core::{Offset, Partition, limits};
 
 use super::cursor::{Cursor, put_text};
-use super::{SegmentDigest, SegmentError};
+use super::{Hole, SegmentDigest, SegmentError};
 
 /// The first bytes. The line end and the byte above ASCII show at once what a transfer as text did.
 pub(super) const MAGIC: [u8; 8] = *b"\x89LSEG\r\n\x1a";
-/// The one version of the format.
-pub(super) const VERSION: u32 = 1;
+/// The version of a segment before which nothing is known to be lost.
+const WHOLE: u32 = 1;
+/// The version of one that also names a hole. Nothing else is different, so that other programs read all the others.
+const WITH_HOLE: u32 = 2;
 /// Magic, version and length of the header.
 pub(super) const PREFIX_BYTES: usize = 16;
 /// Longest header: two texts and some 120 bytes of numbers.
@@ -55,6 +57,8 @@ pub struct SegmentHeader {
     pub oldest: u64,
     /// Latest `stored_at` of its records; 0 without a record.
     pub newest: u64,
+    /// What the log lost behind the segment before it, before it was archived.
+    pub hole: Option<Hole>,
 }
 
 impl SegmentHeader {
@@ -65,7 +69,7 @@ impl SegmentHeader {
             problem: "its name or that of the bus is longer than 65,535 bytes",
         })?;
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.hole.map_or(WHOLE, |_| WITH_HOLE).to_le_bytes());
         out.extend_from_slice(&u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes());
         out.extend_from_slice(&body);
         Ok(())
@@ -86,6 +90,9 @@ impl SegmentHeader {
         for number in [self.items, self.damaged] {
             out.extend_from_slice(&number.to_le_bytes());
         }
+        if let Some(hole) = self.hole {
+            hole.encode(&mut out);
+        }
         (out.len() <= HEADER_BYTES_MAX).then_some(out)
     }
 
@@ -97,7 +104,7 @@ impl SegmentHeader {
             return Err(not_whole("it does not begin as one"));
         }
         let version = start.u32().ok_or_else(|| not_whole("its version"))?;
-        if version != VERSION {
+        if version != WHOLE && version != WITH_HOLE {
             return Err(SegmentError::Version { version });
         }
         let length = start.u32().ok_or_else(|| not_whole("the length of its header"))? as usize;
@@ -105,12 +112,12 @@ impl SegmentHeader {
             return Err(SegmentError::TooLarge { what: "its header", bytes: length as u64, max: HEADER_BYTES_MAX as u64 });
         }
         let mut body = Cursor(start.take(length).ok_or_else(|| not_whole("its header"))?);
-        let header = Self::decode_body(&mut body).filter(|_| body.0.is_empty());
+        let header = Self::decode_body(&mut body, version == WITH_HOLE).filter(|_| body.0.is_empty());
         let header = header.ok_or(SegmentError::Inconsistent { problem: "its header is none" })?;
         header.check().map(|()| (header, PREFIX_BYTES + length))
     }
 
-    fn decode_body(body: &mut Cursor<'_>) -> Option<Self> {
+    fn decode_body(body: &mut Cursor<'_>, has_hole: bool) -> Option<Self> {
         let (bus, topic) = (body.text()?.to_owned(), body.text()?.to_owned());
         let place = SegmentPlace { bus, topic, partition: Partition(body.u32()?) };
         let number = body.u64()?;
@@ -123,7 +130,8 @@ impl SegmentHeader {
         };
         let [first, last, oldest, newest] = [body.u64()?, body.u64()?, body.u64()?, body.u64()?];
         let (items, damaged) = (body.u32()?, body.u32()?);
-        Some(Self { place, number, previous, first: Offset(first), last: Offset(last), items, damaged, oldest, newest })
+        let hole = if has_hole { Some(Hole::decode(body)?) } else { None };
+        Some(Self { place, number, previous, first: Offset(first), last: Offset(last), items, damaged, oldest, newest, hole })
     }
 
     fn check(&self) -> Result<(), SegmentError> {
@@ -136,6 +144,8 @@ impl SegmentHeader {
             "its number and the segment it follows"
         } else if self.previous.is_some_and(|previous| previous.last >= self.first) {
             "it begins before the segment that it follows ends"
+        } else if self.hole.is_some_and(|hole| !hole.is_one() || self.previous.is_some_and(|previous| previous.last >= hole.first)) {
+            "the hole that it names"
         } else {
             return Ok(());
         };

@@ -14,6 +14,7 @@ mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz_bodies;
 mod header;
+mod hole;
 mod index;
 mod item;
 mod reader;
@@ -25,6 +26,7 @@ pub use attest::{Attest, Attestation};
 pub use builder::{FinishedSegment, Pushed, SegmentBuilder, SegmentSizes};
 pub use error::SegmentError;
 pub use header::{PreviousSegment, SegmentHeader, SegmentPlace};
+pub use hole::{Hole, HoleReason};
 pub use item::Item;
 pub use reader::{Items, Segment};
 

@@ -31,6 +31,8 @@ pub enum FindingKind {
     UnknownKey,
     /// The log could not be asked.
     Unknown,
+    /// The archive is as it was written, and says of itself that the log lost events before they were archived.
+    Hole,
 }
 
 impl FindingKind {
@@ -46,6 +48,7 @@ impl FindingKind {
             Self::Replaced => "replaced",
             Self::UnknownKey => "unknown-key",
             Self::Unknown => "unknown",
+            Self::Hole => "hole",
         }
     }
 }
@@ -133,5 +136,10 @@ impl Findings {
     /// How many there are.
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
+    }
+
+    /// How many of them are holes: what is there is sound, and what they name never came there.
+    pub fn holes(&self) -> u64 {
+        self.counts.get(&FindingKind::Hole).copied().unwrap_or_default()
     }
 }

@@ -1,5 +1,7 @@
 //! One partition of an archive, object by object in the order of their names. No store is known here.
 
+use std::collections::BTreeMap;
+
 use latent_core::{Offset, Partition, StoredRecord};
 use sha2::{Digest as _, Sha256};
 
@@ -8,7 +10,7 @@ use super::hot::Hot;
 use super::{VerifyReport, before};
 use crate::cold::export::ArchiveHead;
 use crate::cold::object;
-use crate::cold::segment::{Attest, Attestation, Item, Segment, SegmentDigest, SegmentError};
+use crate::cold::segment::{Attest, Attestation, Hole, Item, Segment, SegmentDigest, SegmentError};
 use crate::limits;
 
 /// What became of opening a segment.
@@ -59,6 +61,8 @@ pub(super) struct PartitionCheck<'c> {
     /// Whether the head's own segment was seen as it says.
     head_seen: bool,
     has_segments: bool,
+    /// By first offset, those that segments name.
+    holes: BTreeMap<Offset, Hole>,
 }
 
 impl<'c> PartitionCheck<'c> {
@@ -83,6 +87,7 @@ impl<'c> PartitionCheck<'c> {
             object: None,
             head_seen: false,
             has_segments: false,
+            holes: BTreeMap::new(),
         }
     }
 
@@ -176,6 +181,9 @@ impl<'c> PartitionCheck<'c> {
             report.findings.push(self.finding(FindingKind::Missing, from, end, problem));
         }
         self.tell_broken(if gap == 0 { None } else { end }, report);
+        if let Some(hole) = header.hole {
+            self.tell_hole(hole, Some(path), report);
+        }
         self.check_head(header.number, segment, path, report);
         self.read(path, segment, report);
         let (number, digest, first, last) = (header.number, segment.digest(), header.first, header.last);
@@ -200,6 +208,29 @@ impl<'c> PartitionCheck<'c> {
             let problem = "the head that was kept of this archive is of another segment";
             let (first, last) = (segment.header().first, segment.header().last);
             report.findings.push(self.finding(FindingKind::Replaced, first, Some(last), problem).in_object(path));
+        }
+    }
+
+    /// A hole that a segment names, or the head alone. Many of them are told by the segments, so only as many are remembered as are told.
+    fn tell_hole(&mut self, hole: Hole, path: Option<&str>, report: &mut VerifyReport) {
+        let finding = self.finding(FindingKind::Hole, hole.first, Some(hole.last), hole.problem());
+        report.findings.push(match path {
+            Some(path) => finding.in_object(path),
+            None => finding,
+        });
+        self.holes.insert(hole.first, hole);
+        if self.holes.len() > limits::ARCHIVE_HOLES.default_usize() {
+            self.holes.pop_first();
+        }
+    }
+
+    /// What the head knows of holes that no segment was seen to name: there is none behind yet, or it is gone.
+    fn tell_holes_of_head(&mut self, report: &mut VerifyReport) {
+        let Some(head) = self.head else { return };
+        for kept in head.holes.kept() {
+            if self.holes.get(&kept.hole.first) != Some(&kept.hole) {
+                self.tell_hole(kept.hole, None, report);
+            }
         }
     }
 
@@ -334,7 +365,8 @@ impl<'c> PartitionCheck<'c> {
             self.tell_broken(last, report);
         }
         self.tell_broken(None, report);
-        if self.has_segments && self.head.is_none() {
+        self.tell_holes_of_head(report);
+        if self.has_segments && self.head.is_none_or(|head| head.segments == 0) {
             report.unattested_ends += 1;
         }
         let object_last = self.object.map(|(offset, _)| offset);

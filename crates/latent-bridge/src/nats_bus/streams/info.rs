@@ -26,6 +26,8 @@ pub(in crate::nats_bus) struct StreamState {
     #[serde(default)]
     pub(in crate::nats_bus) messages: u64,
     #[serde(default)]
+    pub(in crate::nats_bus) first_seq: u64,
+    #[serde(default)]
     pub(in crate::nats_bus) last_seq: u64,
 }
 

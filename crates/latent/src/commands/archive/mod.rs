@@ -7,6 +7,7 @@ mod restore;
 mod status;
 mod told;
 mod verify;
+mod waiting;
 
 use clap::Subcommand;
 

@@ -118,6 +118,10 @@ fn tell(report: &RestoreReport, output: &mut Output) -> Result<(), CliError> {
     for one in &report.partitions {
         output.line(&json!({ "restored": one }), || sentence(one))?;
     }
+    told::findings(&report.verified, output)?;
+    if report.verified.findings.holes() > 0 {
+        output.hint("what the archive names as holes was lost before it was archived, and is not restored");
+    }
     if report.partitions.is_empty() {
         output.hint("the archive has nothing of that");
     }

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use latent_bridge::cold::export::AttestedHead;
+use latent_bridge::cold::export::{AttestedHead, KeptHole};
 use latent_bridge::manifest::ColdFormat;
-use latent_core::Partition;
-use serde_json::json;
+use latent_core::{Clock as _, Partition, SystemClock, UnixMillis};
+use serde_json::{Value, json};
 
 use super::place::{Proof, ProofArgs};
+use super::waiting::Left;
 use crate::access::{Access, CommandBus, Stopped, without_bindings};
 use crate::config::{self, NamedFiles};
 use crate::control::Fault;
@@ -29,6 +30,9 @@ INTENTS are events whose way into the archive has begun and is not finished; tho
 `cold_format: segments` COLD is the last offset that is in the archive. The lines of --json attest that with a proof: kept apart from the \
 archive, they are what `latent archive verify --head` needs to find what is missing at its end.
 
+On a broker, HOLES counts ranges of offsets that it removed before they were archived, and LEFT is how long it keeps the oldest event that is \
+in no segment yet.
+
 A node that runs is asked; else the directory is opened, and --key names the control keys that heads are checked with.")]
 pub(crate) struct StatusArgs {
     /// Configuration file of the node
@@ -44,6 +48,8 @@ pub(super) struct ArchivedTopic {
     pub(super) partitions: u32,
     pub(super) uri: String,
     pub(super) format: &'static str,
+    /// How long its events stay in hot storage.
+    pub(super) hot_hours: u32,
 }
 
 /// The log of a configuration, and its topics that are archived.
@@ -62,7 +68,8 @@ pub(super) fn archived(path: &Path, holder: &str, proof: &ProofArgs) -> Result<A
     let topics = config.engine.manifest.topics.iter().filter_map(|topic| {
         let format = if topic.retention.cold_format == Some(ColdFormat::Segments) { "segments" } else { "objects" };
         let uri = topic.retention.cold_uri.clone()?;
-        Some(ArchivedTopic { name: topic.name.clone(), partitions: topic.partitions, uri, format })
+        let hot_hours = topic.retention.hot_hours;
+        Some(ArchivedTopic { name: topic.name.clone(), partitions: topic.partitions, uri, format, hot_hours })
     });
     let topics = topics.collect();
     let stopped = Stopped { bindings: &without_bindings, config: Some(&config) };
@@ -100,30 +107,22 @@ pub(super) fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliEr
         };
         output.text(&format!("{} of at most {} intents wait{quarantined}", intents.intents, intents.intents_max))?;
     }
-    let mut table = Table::new(&["TOPIC", "PARTITION", "FORMAT", "SEGMENTS", "COLD", "ARCHIVE"]);
+    let now = SystemClock::start().unix();
+    let mut table = Table::new(&["TOPIC", "PARTITION", "FORMAT", "SEGMENTS", "COLD", "HOLES", "LEFT", "ARCHIVE"]);
     for topic in &archived.topics {
-        let heads = archived.heads(&topic.name, topic.partitions)?;
-        if heads.is_empty() {
-            let row = [&*topic.name, "all", topic.format, "-", "-", &*topic.uri];
+        let lines = archived.lines(topic, now)?;
+        if lines.is_empty() {
+            let row = [&*topic.name, "all", topic.format, "-", "-", "-", "-", &*topic.uri];
             table.push(row.map(str::to_owned).to_vec());
             if output.form() == Form::Json {
                 output.json(&json!({ "topic": topic.name, "format": topic.format, "archive": topic.uri }))?;
             }
         }
-        for AttestedHead { head, document } in heads {
+        for line in lines {
             if output.form() == Form::Json {
-                output.json(&json!({
-                    "topic": topic.name,
-                    "partition": head.place.partition.0,
-                    "format": topic.format,
-                    "archive": topic.uri,
-                    "segments": head.segments,
-                    "cold": head.last.0,
-                    "document": document,
-                }))?;
+                output.json(&line.document(topic))?;
             }
-            let (partition, segments, last) = (head.place.partition.to_string(), head.segments.to_string(), head.last.to_string());
-            table.push(vec![topic.name.clone(), partition, topic.format.to_owned(), segments, last, topic.uri.clone()]);
+            table.push(line.row(topic));
         }
     }
     if output.form() == Form::Json {
@@ -134,4 +133,66 @@ pub(super) fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliEr
         return Ok(());
     }
     table.to_string().lines().try_for_each(|line| output.text(line))
+}
+
+/// One partition.
+struct Line {
+    partition: Partition,
+    head: Option<AttestedHead>,
+    left: Left,
+}
+
+impl ArchivedLog {
+    /// The partitions of which there is something to say.
+    fn lines(&self, topic: &ArchivedTopic, now: UnixMillis) -> Result<Vec<Line>, CliError> {
+        let mut heads = self.heads(&topic.name, topic.partitions)?.into_iter().peekable();
+        let removes_by_age = self.engine == Engine::Nats && topic.format == "segments";
+        let mut lines = Vec::new();
+        for partition in (0..topic.partitions).map(Partition) {
+            let head = heads.next_if(|attested| attested.head.place.partition == partition);
+            let end = head.as_ref().and_then(|attested| attested.head.end());
+            let left = if removes_by_age { Left::of(&**self.bus.bus(), topic, partition, end, now) } else { Left::Nothing };
+            if head.is_some() || left != Left::Nothing {
+                lines.push(Line { partition, head, left });
+            }
+        }
+        Ok(lines)
+    }
+}
+
+impl Line {
+    fn document(&self, topic: &ArchivedTopic) -> Value {
+        let mut document = json!({
+            "topic": topic.name, "partition": self.partition.0, "format": topic.format, "archive": topic.uri,
+            "left_seconds": self.left.seconds(),
+        });
+        let Some(AttestedHead { head, document: proven }) = &self.head else { return document };
+        document["segments"] = head.segments.into();
+        document["cold"] = head.end().map(|end| end.0).into();
+        document["looked"] = head.lookout.map(|lookout| lookout.upto.0).into();
+        document["holes"] = head.holes.total().into();
+        document["holes_named"] = head.holes.kept().iter().map(hole).collect();
+        document["document"] = proven.as_str().into();
+        document
+    }
+
+    fn row(&self, topic: &ArchivedTopic) -> Vec<String> {
+        let head = self.head.as_ref().map(|attested| &attested.head);
+        let or_none = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+        vec![
+            topic.name.clone(),
+            self.partition.to_string(),
+            topic.format.to_owned(),
+            or_none(head.map(|head| head.segments)),
+            or_none(head.and_then(|head| head.end()).map(|end| end.0)),
+            or_none(head.map(|head| head.holes.total())),
+            self.left.words(),
+            topic.uri.clone(),
+        ]
+    }
+}
+
+fn hole(kept: &KeptHole) -> Value {
+    let one = &kept.hole;
+    json!({ "first": one.first.0, "last": one.last.0, "events": one.events, "found_at": one.found_at.0, "reason": one.reason.word() })
 }

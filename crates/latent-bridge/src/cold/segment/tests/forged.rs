@@ -50,6 +50,6 @@ fn a_block_that_says_it_becomes_very_large_is_refused_before_anything_is_allocat
 #[test]
 fn another_version_says_which_one() {
     let mut bytes = segment_of(&items(0, 3), 0, None).bytes.to_vec();
-    bytes[8] = 2;
-    assert_eq!(read(&sealed(bytes)), Err(SegmentError::Version { version: 2 }));
+    bytes[8] = 3;
+    assert_eq!(read(&sealed(bytes)), Err(SegmentError::Version { version: 3 }));
 }

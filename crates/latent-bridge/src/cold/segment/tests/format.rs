@@ -106,3 +106,31 @@ fn an_older_key_proves_and_an_unknown_one_does_not() {
     assert_eq!(segment.attested(&Keys(vec![other])), Attestation::Wrong, "the name of a key proves nothing");
     assert_eq!(segment.key_id(), "key-7");
 }
+
+#[test]
+fn a_segment_names_the_hole_before_it_in_a_version_of_its_own_and_others_stay_as_they_were() {
+    let (items, first) = (items(0, 4), segment_of(&items(0, 4), 0, None));
+    assert_eq!((first.bytes[8], first.header.hole), (1, None));
+    let (found_at, reason) = (UnixMillis(9), HoleReason::RemovedBeforeArchived);
+    let one = |first, last, events| Hole { first: Offset(first), last: Offset(last), events, found_at, reason };
+    let with = |hole: Hole| {
+        let mut builder = SegmentBuilder::new(small()).unwrap();
+        items.iter().for_each(|item| assert_eq!(builder.push(&shifted(item, 100)), Ok(Pushed::Taken)));
+        builder.set_hole(Some(hole));
+        let previous = PreviousSegment { digest: first.digest, last: first.header.last };
+        builder.finish(place(), 1, Some(previous), &Keys::one())
+    };
+    let last = first.header.last.0;
+    for hole in [one(last + 1, 99, 90), one(50, 50, 1), one(last + 1, 103, 0)] {
+        let segment = with(hole).unwrap();
+        assert_eq!((segment.bytes[8], Segment::open(segment.bytes).unwrap().header().hole), (2, Some(hole)));
+    }
+    for wrong in [one(last, 99, 0), one(50, 49, 0), one(50, 50, 2)] {
+        assert!(matches!(with(wrong), Err(SegmentError::Unwritable { .. })), "{wrong:?}");
+    }
+}
+
+fn shifted(item: &Item, by: u64) -> Item {
+    let offset = Offset(item.offset().0 + by);
+    item.record().map_or(Item::Damaged { offset }, |record| Item::Record { offset, record: record.clone() })
+}

@@ -47,6 +47,15 @@ pub(crate) fn segment_of(items: &[Item], number: u64, previous: Option<PreviousS
     builder.finish(place(), number, previous, &Keys::one()).unwrap()
 }
 
+fn behind_a_hole(first: &FinishedSegment) -> FinishedSegment {
+    let (last, found_at, reason) = (first.header.last.0, UnixMillis(9), HoleReason::RemovedBeforeArchived);
+    let mut builder = SegmentBuilder::new(small()).unwrap();
+    items(last + 8, 3).iter().for_each(|item| assert_eq!(builder.push(item), Ok(Pushed::Taken)));
+    builder.set_hole(Some(Hole { first: Offset(last + 2), last: Offset(last + 6), events: 3, found_at, reason }));
+    let previous = PreviousSegment { digest: first.digest, last: first.header.last };
+    builder.finish(place(), 1, Some(previous), &Keys::one()).unwrap()
+}
+
 pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Item>, SegmentError> {
     Segment::open(Bytes::copy_from_slice(bytes))?.items().collect()
 }
@@ -60,6 +69,7 @@ pub(crate) fn corpus() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     vec![
         ("cold_segment", "several-blocks", first.bytes.to_vec()),
         ("cold_segment", "the-second", second.bytes.to_vec()),
+        ("cold_segment", "behind-a-hole", behind_a_hole(&first).bytes.to_vec()),
         ("cold_segment", "cut", cut),
     ]
 }
