@@ -104,6 +104,8 @@ struct Export<'e> {
     place: SegmentPlace,
     to: ExportTo<'e>,
     done: Exported,
+    /// What the last segment was built in.
+    spare: Option<SegmentBuilder>,
 }
 
 impl SegmentExporter {
@@ -128,7 +130,7 @@ impl SegmentExporter {
         let known = self.known(topic, partition);
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         let place = SegmentPlace { bus: self.bus.clone(), topic: topic.to_owned(), partition };
-        let mut export = Export { exporter: self, place, to, done: Exported::default() };
+        let mut export = Export { exporter: self, place, to, done: Exported::default(), spare: None };
         export.take_up(&mut known)?;
         let looking = Looking { source, span: source.span()?, now: goal.now };
         export.look(&mut known, looking)?;
@@ -227,7 +229,10 @@ impl Export<'_> {
     fn build(&mut self, known: &mut Known, looking: Looking<'_>, goal: Goal) -> Result<Option<FinishedSegment>, ExportError> {
         (known.waiting, known.seen) = (None, None);
         let (_, end) = looking.source.bounds()?;
-        let mut builder = SegmentBuilder::new(self.exporter.sizes)?;
+        let mut builder = match self.spare.take() {
+            Some(builder) => builder,
+            None => SegmentBuilder::new(self.exporter.sizes)?,
+        };
         let Some(from) = known.end().map_or(Some(Offset(0)), Offset::next) else { return Ok(None) };
         let (filled, tally) = fill(&mut builder, looking.source, (from, known.expected()), goal)?;
         self.account(known, looking, tally)?;
@@ -240,7 +245,9 @@ impl Export<'_> {
         let head = known.head();
         let (number, previous) = (head.map_or(0, |head| head.segments), head.and_then(ArchiveHead::as_previous));
         builder.set_hole(head.and_then(|head| head.holes.before(number)));
-        Ok(Some(builder.finish(self.place.clone(), number, previous, self.to.keys)?))
+        let finished = builder.finish(self.place.clone(), number, previous, self.to.keys)?;
+        self.spare = Some(builder);
+        Ok(Some(finished))
     }
 
     /// From a staged segment to the head. A crash anywhere in here is finished by [`Export::take_up`].

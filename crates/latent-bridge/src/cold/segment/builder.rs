@@ -174,12 +174,33 @@ impl SegmentBuilder {
         Ok(())
     }
 
-    /// Closes it behind `previous`, whose number is one less, and proves it.
+    /// Empties it. What it is made with stays: making a compressor costs as much as compressing some blocks.
+    pub fn clear(&mut self) {
+        self.block.clear();
+        self.compressed.clear();
+        self.blocks.clear();
+        (self.block_first, self.block_items, self.raw_bytes) = (None, 0, 0);
+        (self.items, self.damaged, self.offsets, self.times, self.hole) = (0, 0, None, None, None);
+    }
+
+    /// Closes it behind `previous`, whose number is one less, and proves it. Afterwards, also when that failed, nothing is in it.
     ///
     /// # Errors
     /// [`SegmentError::Unwritable`] when nothing is in it or it would begin before the previous one ends; [`SegmentError::NoKey`].
     pub fn finish(
-        mut self,
+        &mut self,
+        place: SegmentPlace,
+        number: u64,
+        previous: Option<PreviousSegment>,
+        keys: &dyn Attest,
+    ) -> Result<FinishedSegment, SegmentError> {
+        let closed = self.close(place, number, previous, keys);
+        self.clear();
+        closed
+    }
+
+    fn close(
+        &mut self,
         place: SegmentPlace,
         number: u64,
         previous: Option<PreviousSegment>,

@@ -46,6 +46,24 @@ proptest! {
     }
 }
 
+/// A builder is used for one segment after another, also when one of them could not be closed.
+#[test]
+fn a_builder_that_was_used_makes_the_same_segment_as_a_new_one() {
+    let wanted = segment_of(&items(0, 40), 0, None);
+    let mut builder = SegmentBuilder::new(small()).unwrap();
+    for number in [0, 7] {
+        items(5_000, 30).iter().for_each(|item| assert_eq!(builder.push(item), Ok(Pushed::Taken)));
+        assert_eq!(builder.finish(place(), number, None, &Keys::one()).is_ok(), number == 0);
+        assert_eq!((builder.items(), builder.first(), builder.last(), builder.oldest()), (0, None, None, None));
+        items(0, 40).iter().for_each(|item| assert_eq!(builder.push(item), Ok(Pushed::Taken)));
+        assert_eq!(builder.finish(place(), 0, None, &Keys::one()), Ok(wanted.clone()));
+    }
+    items(5_000, 30).iter().for_each(|item| assert_eq!(builder.push(item), Ok(Pushed::Taken)));
+    builder.clear();
+    items(0, 40).iter().for_each(|item| assert_eq!(builder.push(item), Ok(Pushed::Taken)));
+    assert_eq!(builder.finish(place(), 0, None, &Keys::one()), Ok(wanted));
+}
+
 #[test]
 fn one_record_is_read_out_of_one_block() {
     let items = items(10, 60);
