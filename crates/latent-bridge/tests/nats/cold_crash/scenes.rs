@@ -96,7 +96,10 @@ impl Scene {
     pub(super) fn play(self, bus: &NatsBus, tag: &str) -> Option<PublishResult> {
         match self {
             Self::Publishing => Some(bus.publish_record("t", &record(&self.uids(tag)[0], "k", "x"))),
-            Self::Retrying => self.uids(tag).iter().map(|uid| bus.publish_record("t", &record(uid, "k", "x"))).last(),
+            Self::Retrying => {
+                let published: Vec<_> = self.uids(tag).iter().map(|uid| bus.publish_record("t", &record(uid, "k", "x"))).collect();
+                published.into_iter().next_back()
+            }
             Self::Maintaining => {
                 drop(bus.maintain(in_a_while()));
                 None

@@ -43,7 +43,7 @@ pub(super) fn maintain(args: &MaintainArgs, output: &mut Output) -> Result<(), C
 
 /// What was done, for people.
 fn sentence(done: &Maintained) -> String {
-    let Maintained { expired_records, expired_segments, intents_completed, intents_pending, .. } = done;
+    let Maintained { expired_records, expired_segments, intents_completed, intents_pending, archive_holes, .. } = done;
     let mut parts = Vec::new();
     if *expired_records > 0 || *expired_segments > 0 {
         parts.push(format!(
@@ -54,6 +54,10 @@ fn sentence(done: &Maintained) -> String {
     }
     if *intents_completed > 0 || *intents_pending > 0 {
         parts.push(format!("{} to the archive finished, {intents_pending} pending", counted(*intents_completed, "export")));
+    }
+    if *archive_holes > 0 {
+        let holes = counted(*archive_holes, "hole");
+        parts.push(format!("{holes} in archives: the broker removed events before they were archived (`latent archive status`)"));
     }
     if parts.is_empty() { "nothing has expired".to_owned() } else { parts.join("; ") }
 }
@@ -82,7 +86,9 @@ mod tests {
             (done(0, 0, 1, 3), "1 export to the archive finished, 3 pending"),
             (done(2, 0, 0, 1), "2 events expired and removed with 0 segment files; 0 exports to the archive finished, 1 pending"),
         ];
-        for (done, expected) in cases {
+        let holes = Maintained { archive_holes: 2, ..Maintained::default() };
+        let told = "2 holes in archives: the broker removed events before they were archived (`latent archive status`)";
+        for (done, expected) in cases.into_iter().chain([(holes, told)]) {
             assert_eq!(sentence(&done), expected);
         }
     }
