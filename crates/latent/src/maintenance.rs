@@ -64,6 +64,9 @@ impl Maintainer {
 }
 
 #[cfg(test)]
+mod held_archive;
+
+#[cfg(test)]
 mod tests {
     use latent_bridge::{BridgeManifest, EmbeddedBroker};
     use latent_core::{Attributes, Clock as _, MediaType, NewRecord, Offset, Partition, SystemClock, UnixMillis};
