@@ -246,7 +246,8 @@ fn exists_is_believed_of_the_same_bytes_alone() {
     let (ours, half): (Planted, Planted) = (<[u8]>::to_vec, |ours| ours[..ours.len() / 2].to_vec());
     let passing = (40, 1);
     let held = (0, 1);
-    let table: [(&str, Option<Planted>, &[Option<Fault>], (u64, u64)); 9] = [
+    type Variant = (&'static str, Option<Planted>, &'static [Option<Fault>], (u64, u64));
+    let table: [Variant; 9] = [
         ("the same bytes", Some(ours), &[], (40, 0)),
         ("other bytes", Some(|_| b"something else".to_vec()), &[], held),
         ("an empty object", Some(|_| Vec::new()), &[], held),

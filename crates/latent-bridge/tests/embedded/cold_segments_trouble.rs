@@ -304,19 +304,14 @@ struct Existing {
 #[test]
 fn exists_is_believed_of_the_same_segment_alone_and_everything_else_keeps_the_records_hot() {
     let variants = [
-        Existing { name: "the same bytes", planted: Some(|ours| Bytes::copy_from_slice(ours)), faults: &[], is_ours: true },
+        Existing { name: "the same bytes", planted: Some(Bytes::copy_from_slice), faults: &[], is_ours: true },
         Existing { name: "other bytes", planted: Some(|_| Bytes::from_static(b"something else")), faults: &[], is_ours: false },
         Existing { name: "an empty object", planted: Some(|_| Bytes::new()), faults: &[], is_ours: false },
         Existing { name: "half of it", planted: Some(|ours| Bytes::copy_from_slice(&ours[..ours.len() / 2])), faults: &[], is_ours: false },
-        Existing {
-            name: "it, unreadable",
-            planted: Some(|ours| Bytes::copy_from_slice(ours)),
-            faults: &[None, Some(Fault::Fail)],
-            is_ours: false,
-        },
+        Existing { name: "it, unreadable", planted: Some(Bytes::copy_from_slice), faults: &[None, Some(Fault::Fail)], is_ours: false },
         Existing {
             name: "it, not there when it is read",
-            planted: Some(|ours| Bytes::copy_from_slice(ours)),
+            planted: Some(Bytes::copy_from_slice),
             faults: &[None, Some(Fault::SayAbsent)],
             is_ours: false,
         },
