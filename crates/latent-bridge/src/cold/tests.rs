@@ -1,5 +1,6 @@
 //! The archive without an engine: what maintenance does with what lies in an outbox (B-043, B-074 to B-079).
 
+mod clocks;
 #[cfg(feature = "cold-store")]
 mod hanging;
 mod many;

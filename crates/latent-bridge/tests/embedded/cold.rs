@@ -285,6 +285,41 @@ fn exists_is_believed_of_the_same_bytes_alone() {
     }
 }
 
+/// A store restored from an older backup: what is hot or waits comes there as ever, and what had left both is named as missing.
+#[test]
+fn a_store_that_was_set_back_gets_all_that_is_still_hot_or_waits() {
+    let store = Arc::new(MemoryStore::new());
+    let aged = Aged::new(archive(&store), "x");
+    maintain_to_the_end(&aged.broker, THEN);
+    aged.clock.set(2 * HOUR);
+    let later = publish(&aged.broker, "t", "later", 20);
+    store.set_down(true);
+    aged.broker.maintain(UnixMillis(3 * HOUR + 1)).unwrap();
+    let hot = publish(&aged.broker, "t", "hot", 20);
+    assert_eq!((aged.outbox().len(), aged.hot()), (20, 20));
+    // The backup is of before the last of the old ones.
+    store.set_down(false);
+    let aged = aged.reopen(archive(&store));
+    let (kept, gone) = aged.old.split_at(30);
+    gone.iter().for_each(|published| drop(store.lose(&path_of(published))));
+    maintain_to_the_end(&aged.broker, 10 * HOUR);
+    assert_archived(&store.objects(), kept.iter().chain(&later).chain(&hot), "set back");
+    let verification = latent_bridge::cold::verify::Verification {
+        store: &*store,
+        topic: None,
+        partition: None,
+        keys: None,
+        heads: &[],
+        log: Some(&aged.broker),
+        dense: true,
+    };
+    let report = verification.run(&mut |_| {}).unwrap();
+    let missing =
+        |finding: &latent_bridge::cold::verify::Finding| finding.last.zip(finding.first).map_or(0, |(last, first)| last - first + 1);
+    assert!(report.findings.kept().iter().all(|finding| finding.kind.word() == "missing"), "{:?}", report.findings);
+    assert_eq!(report.findings.kept().iter().map(missing).sum::<u64>(), gone.len() as u64);
+}
+
 /// B-070, BUG-62: one owner at a time, and for good.
 #[test]
 fn an_outbox_has_one_owner() {
