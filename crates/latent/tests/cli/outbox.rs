@@ -53,7 +53,13 @@ fn on_a_broker_a_second_node_on_one_outbox_is_refused_and_a_migration_reads_besi
     let _ = env.run(into).with_status(0);
     let (told, _) = migrated(&env, &["out", "--from", "config:latent.toml", "--to", "embedded:to"], 0);
     assert_eq!((&counts(&told)["copied"], &counts(&told)["same"]), (&json!(2), &json!(1)));
+    // So does every other command that only reads, where no node of its own answers.
+    let read = documents(&env.run(["bus", "fetch", "out", "-c", "second.toml", "--json"]).with_status(0));
+    assert_eq!(read.len(), 2);
     // Who writes needs it.
+    let publish = ["bus", "publish", "out", "-c", "second.toml", "--file", "-", "--json"];
+    let error = error_of(&env.run_with_input(publish, b"{}\n".to_vec()).with_status(1));
+    assert_eq!(error["kind"], json!("outbox-in-use"), "{error}");
     let (_, output) = migrated(&env, &["out", "--from", "embedded:to", "--to", "config:latent.toml"], 1);
     let error = error_of(&output);
     assert_eq!(error["kind"], json!("outbox-in-use"), "{error}");
