@@ -101,6 +101,16 @@ pub enum BusError {
         /// The holder as it named itself, for instance `process 123 (latent run)`.
         holder: String,
     },
+    /// Another bus has the archive's outbox; nothing in it was touched. It comes free when that bus ends.
+    #[error(
+        "the archive's outbox {outbox:?} is held by {holder}, and two buses on one outbox would publish each other's events; stop that one, or give each an outbox of its own"
+    )]
+    OutboxInUse {
+        /// Base name of the outbox's directory.
+        outbox: String,
+        /// The holder as it named itself, for instance `process 123 (the bus demo on NATS)`.
+        holder: String,
+    },
     /// A sync failed or a failed write could not be undone, so what this log holds is known only after it is opened again.
     #[error("{log} refuses writes since a write or sync of it failed; restart to recover it")]
     Poisoned {
@@ -154,6 +164,7 @@ impl BusError {
             | Self::Uncertain { .. }
             | Self::HistoryChanged { .. }
             | Self::InUse { .. }
+            | Self::OutboxInUse { .. }
             | Self::Poisoned { .. }
             | Self::Busy { .. }
             | Self::Timeout { .. }
@@ -176,6 +187,7 @@ impl BusError {
             Self::Uncertain { .. } => "uncertain",
             Self::HistoryChanged { .. } => "history-changed",
             Self::InUse { .. } => "in-use",
+            Self::OutboxInUse { .. } => "outbox-in-use",
             Self::Poisoned { .. } => "poisoned",
             Self::Busy { .. } => "busy",
             Self::Timeout { .. } => "timeout",
@@ -242,6 +254,7 @@ mod tests {
             (BusError::Uncertain { uid, cause: UncertainCause::Storage }, false),
             (BusError::HistoryChanged { topic: text(), problem: text() }, false),
             (BusError::InUse { directory: text(), holder: text() }, false),
+            (BusError::OutboxInUse { outbox: text(), holder: text() }, false),
             (BusError::Poisoned { log: text() }, false),
             (BusError::Busy { limit: "x" }, false),
             (BusError::Timeout { operation: text() }, false),

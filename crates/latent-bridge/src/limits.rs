@@ -660,6 +660,15 @@ pub const COLD_UPLOAD_QUEUE: Limit = Limit {
 /// Uploads at once.
 pub const COLD_UPLOADS: Limit =
     Limit { name: "cold_uploads", unit: "count", default: 8, min: 1, max: 64, bounds: "objects written to cold stores at once" };
+/// Calls that hang.
+pub const COLD_OVERDUE_CALLS: Limit = Limit {
+    name: "cold_overdue_calls",
+    unit: "count",
+    default: 8,
+    min: 8,
+    max: 8,
+    bounds: "calls of one folder of cold objects that are over their time and have not ended; beyond them none is made",
+};
 /// Failures in a row.
 pub const COLD_STORE_FAILURES: Limit = Limit {
     name: "cold_store_failures",
@@ -753,6 +762,7 @@ pub const ALL: &[Limit] = &[
     COLD_STAGE_QUEUE_BYTES,
     COLD_UPLOAD_QUEUE,
     COLD_UPLOADS,
+    COLD_OVERDUE_CALLS,
     COLD_STORE_FAILURES,
 ];
 

@@ -2,7 +2,7 @@
 //! for commands without a node as the environment says. The two never mix.
 
 use std::env::VarError;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use latent_bridge::nats_bus::{NatsCredentials, NatsOptions, NatsRoots};
 use latent_bridge::{BridgeManifest, BusError, NatsBus};
@@ -11,7 +11,6 @@ use latent_secrets::{BindError, BusBinding, SecretError};
 
 use crate::archive_keys;
 use crate::config::Config;
-use crate::config::settings::BrokerConfig;
 use crate::control::Fault;
 use crate::error::CliError;
 use crate::secret_store;
@@ -91,6 +90,14 @@ pub(crate) enum BrokerError {
     /// There are no secrets, or no broker.
     #[error("{0}")]
     Configuration(&'static str),
+    /// Another process has the outbox of the topics that are archived.
+    #[error("the archive's outbox {} is held by {holder}, and two nodes on one outbox would publish each other's events", outbox.display())]
+    Outbox {
+        /// Where it is.
+        outbox: PathBuf,
+        /// Who has it, in its own words.
+        holder: String,
+    },
     /// The broker, or what is on it.
     #[error("{error}")]
     Bus {
@@ -109,6 +116,7 @@ impl BrokerError {
         match self {
             Self::Store(error) | Self::ControlKey(error) => error.kind(),
             Self::Credential(_) | Self::NotText { .. } | Self::Configuration(_) => "bus-credential",
+            Self::Outbox { .. } => "outbox-in-use",
             Self::Bus { error, .. } => error.kind(),
         }
     }
@@ -128,6 +136,9 @@ impl BrokerError {
             }
             Self::NotText { .. } => "store the password itself with `latent secret rotate`".to_owned(),
             Self::Configuration(_) => "correct [engine] and [secrets] in the configuration".to_owned(),
+            Self::Outbox { .. } => "stop that process, or give this one an outbox of its own: AV_COLD_OUTBOX_DIR names it, and without it the \
+                                    outbox is below data_dir"
+                .to_owned(),
             Self::Bus { error: BusError::Config { problem }, .. } if problem.contains(BY_PROVISIONING) => {
                 "correct what it names; an operator makes streams that are missing: `latent broker provision -c FILE`, or `latent bus provision \
                  --engine nats` without a configuration".to_owned()
@@ -162,11 +173,21 @@ impl From<BrokerError> for Fault {
 /// # Errors
 /// [`BrokerError`].
 pub(crate) fn open(config: &Config) -> Result<NatsBus, BrokerError> {
-    let broker = config.engine.broker().ok_or(BrokerError::Configuration("the configuration has no broker"))?;
-    open_with(options_of(config, broker)?, &config.engine.manifest)
+    let archive = archive_keys::options_on_broker(config).map_err(BrokerError::ControlKey)?;
+    open_with(NatsOptions { archive: Some(archive), ..options_of(config)? }, &config.engine.manifest)
 }
 
-fn options_of(config: &Config, broker: &BrokerConfig) -> Result<NatsOptions, BrokerError> {
+/// As [`open`], for who only reads: the outbox of archived topics belongs to who publishes to them, a running node, and is left alone.
+///
+/// # Errors
+/// [`BrokerError`].
+pub(crate) fn open_to_read(config: &Config) -> Result<NatsBus, BrokerError> {
+    open_with(options_of(config)?, &config.engine.manifest)
+}
+
+/// Options without an archive.
+fn options_of(config: &Config) -> Result<NatsOptions, BrokerError> {
+    let broker = config.engine.broker().ok_or(BrokerError::Configuration("the configuration has no broker"))?;
     let secrets = config.secrets.as_ref().ok_or(BrokerError::Configuration("the configuration has no [secrets]"))?;
     let (peer, credential) = (&broker.peer, &broker.bus_credential);
     let store = secret_store::open(secrets)?;
@@ -180,7 +201,7 @@ fn options_of(config: &Config, broker: &BrokerConfig) -> Result<NatsOptions, Bro
     options.server_name = Some(peer.server_name().to_owned());
     options.tls_first = broker.tls_first;
     options.connection_name = format!("latent-{}", config.node.name);
-    options.archive = Some(archive_keys::options_on_broker(config).map_err(BrokerError::ControlKey)?);
+    options.archive = None;
     Ok(with_manifest(options, &config.engine.manifest_path))
 }
 
@@ -220,7 +241,11 @@ fn url_of(variable: Result<String, VarError>) -> Result<String, String> {
 /// [`BrokerError::Bus`].
 pub(crate) fn open_with(options: NatsOptions, manifest: &BridgeManifest) -> Result<NatsBus, BrokerError> {
     let place = Place::named_in(&options);
-    NatsBus::open_with(options, manifest).map_err(|error| place.failed(error))
+    let outbox = options.archive.as_ref().and_then(|archive| archive.outbox.clone());
+    NatsBus::open_with(options, manifest).map_err(|error| match error {
+        BusError::OutboxInUse { outbox: name, holder } => BrokerError::Outbox { outbox: outbox.unwrap_or_else(|| name.into()), holder },
+        error => place.failed(error),
+    })
 }
 
 /// Where a broker is sought, and as whom: for errors about it.

@@ -709,6 +709,9 @@ fn next_of_administration(kind: &str) -> Option<&'static str> {
             "look at the disk under the data directory and run the same command again before the node stops; `latent service list` shows what is in force"
         }
         "clock-not-durable" => "look at the disk under the data directory and run the same command again before the node stops",
+        "outbox-in-use" => {
+            "stop the process that holds it, or give this one an outbox of its own; of a data directory it must be a folder and no link to one"
+        }
         "clock-held" => "see `latent clock status`; set the clock right, or run `latent clock confirm` if it is right",
         "route-moved" => "look at it with `latent service list`, then run it again with the generation in force",
         "epoch-conflict" => "see `latent reload --dry-run` for what is in force, then decide again",

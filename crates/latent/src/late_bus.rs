@@ -45,8 +45,24 @@ enum State {
 
 struct Awaited {
     since: Instant,
-    why: String,
+    why: Why,
     watcher: Option<Arc<dyn AppendWatcher>>,
+}
+
+/// Why there is no bus, in words.
+#[derive(Clone, PartialEq, Eq)]
+struct Why {
+    /// What is waited for, and was not had.
+    missed: &'static str,
+    error: String,
+}
+
+impl From<&BrokerError> for Why {
+    fn from(error: &BrokerError) -> Self {
+        // Found by a node that began without its broker: at the start it is an error.
+        let is_held = matches!(error, BrokerError::Outbox { .. });
+        Self { missed: if is_held { "the archive's outbox was not free" } else { "the broker was not reached" }, error: error.to_string() }
+    }
 }
 
 impl LateBus {
@@ -60,8 +76,11 @@ impl LateBus {
     /// # Errors
     /// When the system gives no thread to wait on.
     pub(crate) fn awaited(manifest: BridgeManifest, why: &BrokerError, open: Opening) -> std::io::Result<Self> {
-        let why = why.to_string();
-        tracing::warn!(why, "the broker is not reached; the node starts without it, and refuses what is for its topics until it is there");
+        let why = Why::from(why);
+        tracing::warn!(
+            why = why.error,
+            "the broker is not reached; the node starts without it, and refuses what is for its topics until it is there"
+        );
         let shared = Shared::new(State::Awaited(Awaited { since: Instant::now(), why, watcher: None }));
         let waiting = Arc::clone(&shared);
         std::thread::Builder::new().name("latent-late-bus".to_owned()).spawn(move || waiting.open_again(&open))?;
@@ -72,8 +91,8 @@ impl LateBus {
     fn bus(&self) -> Result<Arc<NatsBus>, BusError> {
         match &*self.shared.lock() {
             State::There(bus) => Ok(Arc::clone(bus)),
-            State::Awaited(Awaited { why, .. }) => {
-                Err(BusError::NotSent { reason: format!("the broker was not reached since the node started, and is tried again: {why}") })
+            State::Awaited(Awaited { why: Why { missed, error }, .. }) => {
+                Err(BusError::NotSent { reason: format!("{missed} since the node started, and is tried again: {error}") })
             }
             State::Ended => Err(BusError::NotSent { reason: "the node has ended".to_owned() }),
         }
@@ -98,8 +117,8 @@ impl LateBus {
         match &*self.shared.lock() {
             State::There(bus) => (!bus.is_connected())
                 .then(|| "there is no connection to the broker of the topics; what is for them is refused until it is back".to_owned()),
-            State::Awaited(Awaited { since, why, .. }) => Some(format!(
-                "the broker of the topics was not reached for {} s, since the node started; what is for them is refused until it is: {why}",
+            State::Awaited(Awaited { since, why: Why { missed, error }, .. }) => Some(format!(
+                "{missed} for {} s, since the node started; what is for its topics is refused until it is: {error}",
                 since.elapsed().as_secs()
             )),
             State::Ended => None,
@@ -160,9 +179,9 @@ impl Shared {
     fn told_why(&self, error: &BrokerError, told: &mut Instant) {
         let mut state = self.lock();
         let State::Awaited(Awaited { why, .. }) = &mut *state else { return };
-        let now = error.to_string();
+        let now = Why::from(error);
         if now != *why || told.elapsed() >= TOLD_EVERY {
-            tracing::warn!(why = now, "the broker is still not reached");
+            tracing::warn!(why = now.error, "still waiting: {}", now.missed);
             *told = Instant::now();
         }
         *why = now;
@@ -281,6 +300,23 @@ mod tests {
         drop(bus);
         // Nobody asks any more: the thread has let go of what it opens with.
         assert!(asked.iter().count() <= 1);
+    }
+
+    /// A node that began without its broker holds no outbox meanwhile, and may find that somebody else took it.
+    #[test]
+    fn an_outbox_that_somebody_else_took_meanwhile_is_told_as_that_and_not_as_a_broker_that_is_away() {
+        let held = || BrokerError::Outbox { outbox: "/deep/outbox".into(), holder: "process 7 (the bus x on NATS)".to_owned() };
+        let (asking, asked) = mpsc::channel();
+        let open: Opening = Box::new(move || {
+            let _ = asking.send(());
+            Err(held())
+        });
+        let bus = LateBus::awaited(BridgeManifest::from_yaml(MANIFEST).unwrap(), &refused(), open).unwrap();
+        asked.recv().unwrap();
+        let told = |words: &str| ["/deep/outbox", "process 7"].iter().all(|part| words.contains(part)) && !words.contains("not reached");
+        latent_testkit::wait_until("the other reason", || bus.warning().is_some_and(|warning| told(&warning)));
+        let error = bus.bounds("a", Partition(0)).unwrap_err();
+        assert!(matches!(&error, BusError::NotSent { reason } if told(reason) && reason.contains("outbox was not free")), "{error}");
     }
 
     #[test]

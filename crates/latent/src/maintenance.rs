@@ -64,6 +64,9 @@ impl Maintainer {
 }
 
 #[cfg(test)]
+mod held_archive;
+
+#[cfg(test)]
 mod tests {
     use std::net::SocketAddrV4;
 

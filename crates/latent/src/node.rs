@@ -33,7 +33,7 @@ use tokio::sync::watch;
 
 use crate::access::{Access, log_error};
 use crate::archive_keys;
-use crate::broker;
+use crate::broker::{self, BrokerError};
 use crate::config::{Config, EngineConfig};
 use crate::control::{ControlServer, ControlSocket, ControlTarget};
 use crate::data_dir::DataDir;
@@ -227,7 +227,7 @@ fn open_log(config: &Config, dir: &DataDir, holder: &str, broker: Broker) -> Res
     }
     let lock = when_free(dir, || dir.take(holder))?;
     // Streams are made elsewhere, by who may: a node looks whether they are as the manifest says, and changes nothing.
-    let bus = match broker::open(config) {
+    let bus = match when_outbox_is_free(|| broker::open(config)) {
         Ok(bus) => LateBus::there(bus),
         Err(error) if broker == Broker::MayComeLater && error.may_pass() => {
             let (manifest, again) = (config.engine.manifest.clone(), config.clone());
@@ -257,12 +257,23 @@ fn when_free<T>(dir: &DataDir, open: impl Fn() -> Result<T, BusError>) -> Result
     loop {
         match open() {
             Ok(opened) => return Ok(opened),
-            Err(BusError::InUse { .. }) if Instant::now() < give_up => std::thread::sleep(RETRY_PAUSE),
+            Err(BusError::InUse { .. } | BusError::OutboxInUse { .. }) if Instant::now() < give_up => std::thread::sleep(RETRY_PAUSE),
             Err(BusError::InUse { holder, .. }) => {
                 Access::refuse_running_node(dir)?;
                 return Err(CliError::Held { dir: dir.log().to_owned(), holder: format!("held by {holder}") });
             }
             Err(error) => return Err(log_error(dir.log(), &error)),
+        }
+    }
+}
+
+/// As [`when_free`], of the archive's outbox of topics on a broker: a node that was just told to stop has it for another moment.
+fn when_outbox_is_free<T>(open: impl Fn() -> Result<T, BrokerError>) -> Result<T, BrokerError> {
+    let give_up = Instant::now() + Duration::from_millis(limits::NODE_START_MILLIS.default);
+    loop {
+        match open() {
+            Err(BrokerError::Outbox { .. }) if Instant::now() < give_up => std::thread::sleep(RETRY_PAUSE),
+            opened => return opened,
         }
     }
 }

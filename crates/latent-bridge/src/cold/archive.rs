@@ -8,7 +8,7 @@
 
 mod segments;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,8 +43,8 @@ pub(crate) struct Archive {
     pub(crate) outbox: Outbox,
     /// By topic.
     targets: BTreeMap<String, Arc<Target>>,
-    /// Topics that are archived in segments.
-    segmented: BTreeSet<String>,
+    /// Topics that are archived in segments, and how many partitions each has.
+    segmented: BTreeMap<String, u32>,
     exporter: SegmentExporter,
     uploads: usize,
     intents_max: u64,
@@ -82,7 +82,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`BusError::Config`] for a store that must not be used, keys that protect nothing and an outbox that belongs to somebody else;
-    /// [`BusError::InUse`], [`BusError::Io`].
+    /// [`BusError::OutboxInUse`], [`BusError::Io`].
     pub(crate) fn open(
         storage: &Arc<dyn Storage>,
         manifest: &BridgeManifest,
@@ -115,8 +115,10 @@ impl Archive {
         }
         let uploads = usize::try_from(uploads).unwrap_or(1);
         let in_segments = |topic: &&TopicSpec| topic.retention.cold_format == Some(ColdFormat::Segments);
-        let segmented = manifest.topics.iter().filter(in_segments).map(|topic| topic.name.clone()).collect();
-        Ok(Some(Self { outbox, targets, segmented, exporter, uploads, intents_max, claimed: Mutex::default() }))
+        let segmented = manifest.topics.iter().filter(in_segments).map(|topic| (topic.name.clone(), topic.partitions)).collect();
+        let archive = Self { outbox, targets, segmented, exporter, uploads, intents_max, claimed: Mutex::default() };
+        archive.reseal();
+        Ok(Some(archive))
     }
 
     /// How many objects are written at once.
@@ -133,12 +135,14 @@ impl Archive {
     /// Puts another ring of keys in force, the newest first.
     pub(crate) fn set_keys(&self, newest_first: &[[u8; 32]]) -> Result<(), BusError> {
         self.outbox.set_keys(KeyRing::new(newest_first)?);
+        self.reseal();
         Ok(())
     }
 
     /// Adds a key, which signs from now on.
     pub(crate) fn add_key(&self, key: &[u8; 32]) -> Result<(), BusError> {
         self.outbox.set_keys(self.outbox.keys().with_newest(key)?);
+        self.reseal();
         Ok(())
     }
 

@@ -1,13 +1,18 @@
 //! A store whose calls may hang, as those of a folder on a network do: each has the time of a connector's operation (B-081, B-082), and is
 //! left behind after it. What it does then all the same is found by the next attempt.
+//!
+//! A call that hangs keeps a thread and what it was to write until the system lets it go. There are few of those: beyond them no call
+//! is made.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::store::{ColdError, ColdStore, Listed, PutEnd};
-use crate::BusError;
 use crate::connector::{ConnectorExecutor, ConnectorFault};
+use crate::{BusError, limits};
 
 /// Name of the thread that runs calls.
 pub(crate) const THREAD: &str = "latent-cold-store";
@@ -16,6 +21,40 @@ pub(crate) const THREAD: &str = "latent-cold-store";
 pub(crate) struct BoundedStore {
     store: Arc<dyn ColdStore>,
     executor: ConnectorExecutor,
+    limit: Duration,
+    /// Calls whose time is over and that have not ended.
+    overdue: Arc<AtomicU64>,
+}
+
+const RUNS: u8 = 0;
+const HAS_ENDED: u8 = 1;
+const IS_LATE: u8 = 2;
+
+/// One call, as it and who waits for it see it.
+#[derive(Clone)]
+struct Running {
+    state: Arc<AtomicU8>,
+    overdue: Arc<AtomicU64>,
+}
+
+impl Running {
+    /// Its time is over.
+    fn give_up(&self) {
+        if self.state.compare_exchange(RUNS, IS_LATE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            self.overdue.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Dropped by the thread of the call when it ends, however it does.
+struct Ending(Running);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if self.0.state.swap(HAS_ENDED, Ordering::SeqCst) == IS_LATE {
+            self.0.overdue.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 impl BoundedStore {
@@ -24,7 +63,12 @@ impl BoundedStore {
     /// # Errors
     /// [`BusError::Backend`] when the system gives no thread.
     pub(crate) fn new(store: Arc<dyn ColdStore>) -> Result<Self, BusError> {
-        Ok(Self { store, executor: ConnectorExecutor::new(THREAD)? })
+        Self::within(Duration::from_millis(limits::CONNECTOR_OPERATION_MILLIS.default), store)
+    }
+
+    /// As [`BoundedStore::new`], with another time for each call.
+    pub(crate) fn within(limit: Duration, store: Arc<dyn ColdStore>) -> Result<Self, BusError> {
+        Ok(Self { store, executor: ConnectorExecutor::new(THREAD)?, limit, overdue: Arc::default() })
     }
 
     fn call<T: Send + 'static>(
@@ -33,12 +77,26 @@ impl BoundedStore {
         object: &str,
         call: impl FnOnce(&dyn ColdStore) -> Result<T, ColdError> + Send + 'static,
     ) -> Result<T, ColdError> {
+        let overdue = self.overdue.load(Ordering::SeqCst);
+        if overdue >= limits::COLD_OVERDUE_CALLS.default {
+            let reason = format!("{overdue} earlier calls hang; it is tried again when one of them has ended");
+            return Err(ColdError::Failed { operation, object: object.to_owned(), reason });
+        }
         let store = Arc::clone(&self.store);
-        let ended = self.executor.run(async move { tokio::task::spawn_blocking(move || call(&*store)).await });
+        let running = Running { state: Arc::default(), overdue: Arc::clone(&self.overdue) };
+        let ending = Ending(running.clone());
+        let doing = move || {
+            let _ending = ending;
+            call(&*store)
+        };
+        let ended = self.executor.submit_within(self.limit, async move { tokio::task::spawn_blocking(doing).await }).wait();
         match ended {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(of_fault(ConnectorFault::Interrupted, operation, object)),
-            Err(fault) => Err(of_fault(fault, operation, object)),
+            Err(fault) => {
+                running.give_up();
+                Err(of_fault(fault, operation, object))
+            }
         }
     }
 }
@@ -70,7 +128,7 @@ impl ColdStore for BoundedStore {
 
 #[cfg(test)]
 mod tests {
-    use super::super::doubles::MemoryStore;
+    use super::super::doubles::{HangingStore, MemoryStore};
     use super::*;
 
     #[test]
@@ -83,6 +141,34 @@ mod tests {
         assert_eq!(store.list_after("", "", 9).unwrap().len(), 1);
         memory.set_down(true);
         assert!(matches!(store.get("a", 9), Err(ColdError::Failed { .. })));
+    }
+
+    /// BUG-71. No time at all, so that every call is over it, as one that hangs is over any.
+    #[test]
+    fn calls_that_hang_are_left_behind_and_so_many_of_them_that_no_more_are_made_until_one_ends() {
+        let hanging = Arc::new(HangingStore::default());
+        let store = BoundedStore::within(Duration::ZERO, Arc::clone(&hanging) as _).unwrap();
+        let put = |n: u64| store.put_new(&format!("{n}"), Bytes::from_static(b"x")).unwrap_err();
+        let max = limits::COLD_OVERDUE_CALLS.default;
+        hanging.hang(true);
+        for n in 0..max {
+            assert!(matches!(put(n), ColdError::Timeout { operation: "put", .. }), "{n}");
+        }
+        for n in [max, max + 1] {
+            let refused = put(n).to_string();
+            assert!(refused.contains("8 earlier calls hang"), "{refused}");
+        }
+        hanging.hang(false);
+        latent_testkit::wait_until("what hung ends", || store.overdue.load(Ordering::SeqCst) == 0);
+        assert_eq!(hanging.store.objects().len() as u64, max, "what was refused was never begun");
+        hanging.hang(true);
+        assert!(matches!(put(max), ColdError::Timeout { .. }), "and calls are made again");
+        hanging.hang(false);
+    }
+
+    #[test]
+    fn a_call_has_ten_seconds() {
+        assert_eq!(BoundedStore::new(Arc::new(MemoryStore::new())).unwrap().limit, Duration::from_secs(10));
     }
 
     #[test]

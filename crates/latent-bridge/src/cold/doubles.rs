@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "compiled into several test programs, of which none uses all of it")]
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -175,5 +175,38 @@ impl ColdStore for MemoryStore {
         let fits = |path: &str| path.starts_with(prefix) && path > after;
         let listed = state.objects.iter().filter(|(path, _)| fits(path)).take(count_max);
         Ok(listed.map(|(path, object)| Listed { path: path.clone(), bytes: object.len() as u64 }).collect())
+    }
+}
+
+/// A store of which every put hangs while that is wanted, and is done when it does not hang any more.
+#[derive(Default)]
+pub struct HangingStore {
+    /// What puts come to.
+    pub store: MemoryStore,
+    hangs: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl HangingStore {
+    /// Whether puts hang.
+    pub fn hang(&self, hangs: bool) {
+        *self.hangs.lock().unwrap_or_else(PoisonError::into_inner) = hangs;
+        self.changed.notify_all();
+    }
+}
+
+impl ColdStore for HangingStore {
+    fn put_new(&self, path: &str, bytes: Bytes) -> Result<PutEnd, ColdError> {
+        let hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(hangs, |hangs| *hangs).unwrap_or_else(PoisonError::into_inner));
+        self.store.put_new(path, bytes)
+    }
+
+    fn get(&self, path: &str, bytes_max: u64) -> Result<Option<Bytes>, ColdError> {
+        self.store.get(path, bytes_max)
+    }
+
+    fn list_after(&self, prefix: &str, after: &str, count_max: usize) -> Result<Vec<Listed>, ColdError> {
+        self.store.list_after(prefix, after, count_max)
     }
 }

@@ -98,7 +98,7 @@ impl Outbox {
     /// Takes the directory for `owner`, which is what all its intents belong to.
     ///
     /// # Errors
-    /// [`BusError::InUse`] naming who has it; [`BusError::Config`] when it belongs to somebody else; [`BusError::Io`].
+    /// [`BusError::OutboxInUse`] naming who has it; [`BusError::Config`] when it belongs to somebody else; [`BusError::Io`].
     pub(crate) fn open(
         storage: Arc<dyn Storage>,
         directory: &Path,
@@ -107,7 +107,7 @@ impl Outbox {
         intents_max: u64,
     ) -> Result<Self, BusError> {
         create_directories(&*storage, directory)?;
-        let lock = DirectoryLock::take(&directory.join("lock"), owner)?;
+        let lock = DirectoryLock::take(&directory.join("lock"), owner).map_err(held)?;
         let id = owner::take(&*storage, directory, owner)?;
         let mut state = State::default();
         for name in list(&*storage, directory)? {
@@ -364,6 +364,14 @@ impl Outbox {
             state.is_poisoned = true;
             BusError::io("sync", &self.directory, &error)
         })
+    }
+}
+
+/// Of a directory that is held it matters that it is an outbox: what to do is another thing than with a log.
+fn held(error: BusError) -> BusError {
+    match error {
+        BusError::InUse { directory: outbox, holder } => BusError::OutboxInUse { outbox, holder },
+        error => error,
     }
 }
 

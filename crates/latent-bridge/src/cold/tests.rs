@@ -1,5 +1,10 @@
 //! The archive without an engine: what maintenance does with what lies in an outbox (B-043, B-074 to B-079).
 
+mod clocks;
+#[cfg(feature = "cold-store")]
+mod hanging;
+mod many;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -294,21 +299,6 @@ fn a_store_is_proved_before_the_first_object_is_written_to_it() {
     store.set_overwrites(true);
     let pass = drain(&archive, GRACE, &answers(at(0)));
     assert_eq!((pass.completed(), archive.outbox.counts(), objects(&store).len()), (0, (1, 1), 0), "it must not be used");
-}
-
-/// BUG-73: order does not matter, memory is bounded, one bad entry hides no other.
-#[test]
-fn thousands_of_intents_are_finished_in_one_pass() {
-    let (directory, store) = (scratch(), Arc::new(MemoryStore::new()));
-    let archive = open(directory.path(), Arc::clone(&store) as _);
-    let intents: Vec<_> = (0..3_000).map(|n| intent(&format!("u{n}"), 0, Some(n))).collect();
-    assert!(archive.outbox.stage(&intents).iter().all(Result::is_ok));
-    std::fs::create_dir(directory.path().join("a.json")).unwrap();
-    std::os::unix::fs::symlink("nowhere", directory.path().join("b.json")).unwrap();
-    std::fs::write(directory.path().join("c.json"), vec![b'x'; 2 << 20]).unwrap();
-    let pass = drain(&archive, 0, &answers(at(0)));
-    assert_eq!((pass.completed(), pass.failed(), objects(&store).len()), (3_000, 3, 3_000));
-    assert_eq!(archive.outbox.names().unwrap().len(), 3);
 }
 
 /// The bound of the outbox at its edge.

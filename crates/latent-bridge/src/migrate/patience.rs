@@ -36,6 +36,7 @@ const fn may_pass(error: &BusError) -> bool {
         BusError::HistoryChanged { .. }
             | BusError::Poisoned { .. }
             | BusError::InUse { .. }
+            | BusError::OutboxInUse { .. }
             | BusError::Disordered { .. }
             | BusError::Unreadable { .. }
     );

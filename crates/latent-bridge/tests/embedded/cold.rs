@@ -238,6 +238,88 @@ fn a_full_disk_below_the_cold_folder_keeps_what_has_expired_in_intents() {
     assert_archived(&objects_in(cold.path()), &old, "with room again");
 }
 
+/// BUG-66, BUG-67, BUG-70: what a store that says "exists" has, and what it says of it then. Only its own bytes end an export.
+#[test]
+fn exists_is_believed_of_the_same_bytes_alone() {
+    const SAY: Option<Fault> = Some(Fault::SayExists);
+    type Planted = fn(&[u8]) -> Vec<u8>;
+    let (ours, half): (Planted, Planted) = (<[u8]>::to_vec, |ours| ours[..ours.len() / 2].to_vec());
+    let passing = (40, 1);
+    let held = (0, 1);
+    type Variant = (&'static str, Option<Planted>, &'static [Option<Fault>], (u64, u64));
+    let table: [Variant; 9] = [
+        ("the same bytes", Some(ours), &[], (40, 0)),
+        ("other bytes", Some(|_| b"something else".to_vec()), &[], held),
+        ("an empty object", Some(|_| Vec::new()), &[], held),
+        ("half of it", Some(half), &[], held),
+        ("it, of which half is read", Some(ours), &[None, Some(Fault::HalfRead)], held),
+        ("it, unreadable", Some(ours), &[None, Some(Fault::Fail)], passing),
+        ("it, not there when it is read", Some(ours), &[None, Some(Fault::SayAbsent)], passing),
+        ("nothing, once", None, &[SAY], passing),
+        ("nothing, three times", None, &[SAY, None, SAY, None, SAY], (40, 3)),
+    ];
+    let whole = Arc::new(MemoryStore::new());
+    let aged = Aged::new(archive(&whole), "x");
+    let copy = crate::support::fixtures::copy_directory(aged.directory.path());
+    maintain_to_the_end(&aged.broker, THEN);
+    let first = "t/p0/00000000000000000000.json";
+    for (name, planted, faults, (expired, pending)) in table {
+        let (directory, store) = (crate::support::fixtures::copy_directory(copy.path()), Arc::new(MemoryStore::new()));
+        let broker = EmbeddedBroker::open_with(directory.path(), options(&Arc::default(), archive(&store))).unwrap();
+        let planted = planted.map(|planted| planted(&whole.objects()[first]));
+        planted.iter().for_each(|planted| store.plant(first, planted.clone()));
+        store.plan(faults.iter().copied());
+        let report = broker.maintain(UnixMillis(THEN)).unwrap();
+        assert_eq!((report.expired_records, report.intents_pending), (expired, pending), "{name}: {report:?}");
+        assert_eq!((report.unarchived_topics.len() as u64, report.intents_quarantined), (u64::from(expired == 0), u64::from(expired == 0)));
+        if let Some(planted) = planted {
+            assert_eq!(store.objects()[first], planted, "{name}: never overwritten");
+        }
+        // Somebody moves away what is not ours; the rest heals by itself.
+        if store.objects().get(first).is_some_and(|there| *there != whole.objects()[first]) {
+            store.lose(first);
+        }
+        maintain_to_the_end(&broker, THEN + HOUR);
+        assert_archived(&store.objects(), &aged.old, name);
+        assert_eq!(store.objects(), whole.objects(), "{name}");
+    }
+}
+
+/// A store restored from an older backup: what is hot or waits comes there as ever, and what had left both is named as missing.
+#[test]
+fn a_store_that_was_set_back_gets_all_that_is_still_hot_or_waits() {
+    let store = Arc::new(MemoryStore::new());
+    let aged = Aged::new(archive(&store), "x");
+    maintain_to_the_end(&aged.broker, THEN);
+    aged.clock.set(2 * HOUR);
+    let later = publish(&aged.broker, "t", "later", 20);
+    store.set_down(true);
+    aged.broker.maintain(UnixMillis(3 * HOUR + 1)).unwrap();
+    let hot = publish(&aged.broker, "t", "hot", 20);
+    assert_eq!((aged.outbox().len(), aged.hot()), (20, 20));
+    // The backup is of before the last of the old ones.
+    store.set_down(false);
+    let aged = aged.reopen(archive(&store));
+    let (kept, gone) = aged.old.split_at(30);
+    gone.iter().for_each(|published| drop(store.lose(&path_of(published))));
+    maintain_to_the_end(&aged.broker, 10 * HOUR);
+    assert_archived(&store.objects(), kept.iter().chain(&later).chain(&hot), "set back");
+    let verification = latent_bridge::cold::verify::Verification {
+        store: &*store,
+        topic: None,
+        partition: None,
+        keys: None,
+        heads: &[],
+        log: Some(&aged.broker),
+        dense: true,
+    };
+    let report = verification.run(&mut |_| {}).unwrap();
+    let missing =
+        |finding: &latent_bridge::cold::verify::Finding| finding.last.zip(finding.first).map_or(0, |(last, first)| last - first + 1);
+    assert!(report.findings.kept().iter().all(|finding| finding.kind.word() == "missing"), "{:?}", report.findings);
+    assert_eq!(report.findings.kept().iter().map(missing).sum::<u64>(), gone.len() as u64);
+}
+
 /// B-070, BUG-62: one owner at a time, and for good.
 #[test]
 fn an_outbox_has_one_owner() {
@@ -246,6 +328,16 @@ fn an_outbox_has_one_owner() {
     let outbox = aged.directory.path().join("cold-outbox");
     let second = latent_bridge::embedded::DirectoryLock::of_directory(&outbox, "second").map(drop);
     assert!(matches!(second, Err(BusError::InUse { .. })), "{second:?}");
+    // Another directory that leads to it.
+    let linked = Aged::new(archive(&store), "x");
+    let (directory, clock) = (linked.directory, linked.clock);
+    drop(linked.broker);
+    let link = directory.path().join("cold-outbox");
+    std::fs::rename(&link, directory.path().join("aside")).unwrap();
+    std::os::unix::fs::symlink(&outbox, &link).unwrap();
+    let held = EmbeddedBroker::open_with(directory.path(), options(&clock, archive(&store))).map(drop).unwrap_err();
+    assert!(matches!(&held, BusError::OutboxInUse { outbox, .. } if outbox == "cold-outbox"), "{held}");
+    assert!(held.to_string().contains(&format!("process {}", std::process::id())), "{held}");
     let other = Aged::new(archive(&store), "x");
     let Aged { directory, clock, broker, .. } = other;
     drop(broker);

@@ -29,10 +29,10 @@ fn keys() -> ArchiveOptions {
 }
 
 /// Calls of a store after which nothing is answered any more: the process has ended. The last one may have been done or not.
-struct Ending {
-    store: Arc<MemoryStore>,
-    left: AtomicU64,
-    last_is_done: bool,
+pub(super) struct Ending {
+    pub(super) store: Arc<MemoryStore>,
+    pub(super) left: AtomicU64,
+    pub(super) last_is_done: bool,
 }
 
 impl Ending {
@@ -66,7 +66,7 @@ impl ColdStore for Ending {
     }
 
     fn list_after(&self, prefix: &str, after: &str, count_max: usize) -> Result<Vec<Listed>, ColdError> {
-        self.store.list_after(prefix, after, count_max)
+        if self.begin()? { Err(ended()) } else { self.store.list_after(prefix, after, count_max) }
     }
 }
 

@@ -4,6 +4,8 @@ mod cold;
 mod cold_crash;
 mod cold_outage;
 mod cold_segments;
+mod cold_segments_crash;
+mod cold_segments_trouble;
 mod costs;
 mod cuts;
 mod damage;

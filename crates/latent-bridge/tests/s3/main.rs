@@ -16,10 +16,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use latent_bridge::cold::ArchiveOptions;
+use latent_bridge::cold::restore::{Progress, Restoration};
+use latent_bridge::cold::segment::SegmentSizes;
+use latent_bridge::cold::verify::Verification;
+use latent_bridge::cold::{ArchiveOptions, ControlKeys, open_archive};
 use latent_bridge::embedded::EngineOptions;
+use latent_bridge::manifest::ColdFormat;
 use latent_bridge::{BridgeManifest, BusError, EmbeddedBroker, EventBus, RetentionSpec, TopicSpec};
-use latent_core::{Clock as _, SystemClock, UnixMillis};
+use latent_core::{Clock as _, Partition, SystemClock, UnixMillis};
 use latent_testkit::ManualClock;
 use serde_json::json;
 
@@ -105,6 +109,19 @@ fn what_expires_lies_in_the_store_and_a_second_pass_does_nothing() {
     assert!(folder.join("latent-probe/create-only.json").is_file());
 }
 
+/// Segments there: written, looked at again by another process, verified with their heads, and restored.
+#[test]
+fn segments_lie_in_the_store_once_are_verified_there_and_come_back_from_it() {
+    let unique = format!("segments-{}-{}", std::process::id(), SystemClock::start().unix());
+    if let Ok(url) = std::env::var(URL) {
+        return in_child("child_archives_in_segments", &format!("{}/{unique}", url.trim_end_matches('/')), &[]);
+    }
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join(BUCKET)).unwrap();
+    let endpoint = format!("http://{}", serve(root.path()));
+    in_child("child_archives_in_segments", &format!("s3://{BUCKET}/{unique}"), &variables(&endpoint));
+}
+
 /// BUG-69: a store whose conditional writes are switched off is refused at the start, and no unconditional write is ever tried.
 #[test]
 fn without_conditional_writes_a_store_is_refused_at_the_start() {
@@ -137,6 +154,61 @@ fn child_archives() {
     }
     let report = second.maintain(then).unwrap();
     assert_eq!((report.expired_records, report.intents_completed, report.intents_quarantined), (20, 20, 0), "{report:?}");
+}
+
+fn contents(bus: &dyn EventBus) -> Vec<Vec<(String, String, Vec<u8>)>> {
+    let of = |partition| {
+        let fetched = bus.submit_fetch("t", Partition(partition), latent_core::Offset(0), 1_000).wait().unwrap();
+        fetched
+            .into_iter()
+            .map(|stored| (stored.record.uid.as_str().to_owned(), stored.record.key, stored.record.payload.to_vec()))
+            .collect()
+    };
+    (0..2).map(of).collect()
+}
+
+#[test]
+#[ignore = "run in a child that knows a store"]
+fn child_archives_in_segments() {
+    let (directory, uri) = (tempfile::tempdir().unwrap(), std::env::var(URL).unwrap());
+    let mut manifest = manifest(&uri);
+    manifest.topics[0].retention.cold_format = Some(ColdFormat::Segments);
+    let small = || {
+        let mut options = options();
+        options.archive.segment_sizes = SegmentSizes { items: 7, ..SegmentSizes::default() };
+        options
+    };
+    let broker = EmbeddedBroker::provision_with(directory.path(), &manifest, small()).unwrap();
+    let publish = |bus: &EmbeddedBroker, numbers: std::ops::Range<u32>| {
+        for n in numbers {
+            bus.publish_idempotent("t", &format!("key-{n}"), &json!({ "n": n }), &format!("uid-{n}")).unwrap();
+        }
+    };
+    publish(&broker, 0..40);
+    let all = contents(&broker);
+    let then = UnixMillis(1_800_000_000_000 + HOUR + 1);
+    let report = broker.maintain(then).unwrap();
+    assert_eq!((report.expired_records, report.archived_records, report.unarchived_topics.len()), (40, 40, 0), "{report:?}");
+    drop(broker);
+    // Another process goes on behind what is there, of which it asks the store.
+    let broker = EmbeddedBroker::open_with(directory.path(), small()).unwrap();
+    assert_eq!(broker.maintain(then).unwrap().archived_records, 0);
+    let keys = ControlKeys::new(&[[7; 32]]).unwrap();
+    let heads: Vec<_> = (0..2).map(|partition| broker.archive_head("t", Partition(partition)).unwrap().unwrap().head).collect();
+    let store = open_archive(&uri).unwrap();
+    let archive =
+        Verification { store: &*store, topic: None, partition: None, keys: Some(&keys), heads: &heads, log: Some(&broker), dense: true };
+    let verified = archive.run(&mut |_| {}).unwrap();
+    assert_eq!((verified.findings.kept(), verified.records, verified.unattested_ends), (&[][..], 40, 0));
+    let segments: u64 = heads.iter().map(|head| head.segments).sum();
+    assert!(segments >= 6 && verified.segments == segments && verified.proven_segments == segments, "{verified:?}");
+    let (other, mut plain) = (tempfile::tempdir().unwrap(), manifest.clone());
+    plain.topics[0].retention = RetentionSpec::default();
+    let other = EmbeddedBroker::provision_with(other.path(), &plain, options()).unwrap();
+    let restoration = Restoration { archive: Verification { log: None, ..archive }, bus: &other, key_by_key: false, into: None };
+    let restored = restoration.run(Progress::of("s3"), &mut |_| Ok(()), &mut |_| {}).unwrap();
+    assert_eq!(restored.partitions.iter().map(|partition| partition.records).sum::<u64>(), 40);
+    assert_eq!(contents(&other), all);
 }
 
 #[test]

@@ -1,18 +1,28 @@
 //! `latent clock`, in a directory and through a node. No test sets the machine's clock: what an earlier process believed is written
 //! instead, so that this clock is the one that went back.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use latent_bridge::cold::ArchiveOptions;
+use latent_bridge::embedded::EngineOptions;
+use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus};
+use latent_core::{Attributes, MediaType, NewRecord, UnixMillis};
+use latent_testkit::ManualClock;
 use serde_json::json;
 
 use super::*;
 
 const DAY: u64 = 86_400_000;
 
+fn now() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
 /// A record of a process that believed `days` from now, on another boot of the machine.
 fn believe_in(env: &CliEnv, days: u64) {
-    let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
-    let then = now + days * DAY;
+    let then = now() + days * DAY;
     let lines = [format!("believed-from {then}"), format!("believed-to {then}"), format!("seen {then}")];
     let checked = lines.map(|line| format!("{:08x} {line}\n", crc32fast::hash(line.as_bytes())));
     env.write("data/host/clock", format!("latent-clock 1\n{}end\n", checked.concat()));
@@ -112,4 +122,55 @@ fn a_confirmation_without_an_answer_is_uncertain() {
     let env = provisioned();
     scripted_node(&env, |_| None);
     assert_eq!(error_of(&env.run(["clock", "confirm", "--json"]).with_status(3))["kind"], json!("control-closed"));
+}
+
+/// Events of three hours ago that have expired, of a topic in objects and of one in segments.
+fn with_expired_events() -> CliEnv {
+    let env = fresh();
+    let cold = env.folder().join("cold");
+    let kept = |format: &str| format!("retention: {{ hot_hours: 1, cold_uri: {cold:?}, cold_format: {format} }}");
+    let (objects, segments) = (kept("objects"), kept("segments"));
+    let topics = format!("  - {{ name: in, partitions: 3, {segments} }}\n  - {{ name: one, partitions: 1, {objects} }}\n");
+    let manifest = format!("manifest_version: 1\nname: demo\ntopics:\n{topics}");
+    env.write("bridge.yaml", &manifest);
+    let key = env.write("control.key", "07".repeat(32));
+    std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    env.write("latent.toml", format!("{CONFIG}[archive]\ncontrol_key_files = [\"control.key\"]\n"));
+    let clock = Arc::new(ManualClock::starting_at(UnixMillis(now() - 3 * 3_600_000)));
+    let archive = ArchiveOptions { control_keys: vec![[7; 32]], ..ArchiveOptions::default() };
+    let options = EngineOptions { clock, archive, ..EngineOptions::default() };
+    let log = EmbeddedBroker::provision_with(&env.folder().join("data"), &BridgeManifest::from_yaml(&manifest).unwrap(), options).unwrap();
+    for topic in ["in", "one"] {
+        let record = NewRecord::new(None, "", MediaType::json(), Attributes::default(), "{}".into()).unwrap();
+        log.submit_record(topic, record).wait().unwrap();
+    }
+    drop(log);
+    env
+}
+
+/// What is archived and what is hot, as numbers of objects and events.
+fn archived_and_hot(env: &CliEnv) -> (usize, usize) {
+    let files = |folder: String| std::fs::read_dir(env.folder().join("cold").join(folder)).map_or(0, Iterator::count);
+    let archived = (0..3).map(|partition| files(format!("in/p{partition}"))).sum::<usize>() + files("one/p0".to_owned());
+    let hot = (0..3).map(|partition| fetched(env, "in", partition).len()).sum::<usize>() + fetched(env, "one", 0).len();
+    (archived, hot)
+}
+
+#[test]
+fn what_is_to_be_archived_waits_through_a_kill_until_an_operator_confirms_the_clock() {
+    let env = with_expired_events();
+    believe_in(&env, 10);
+    let mut first = node(&env);
+    assert_eq!(error_of(&maintained(&env, 1))["kind"], json!("clock-held"));
+    assert_eq!(archived_and_hot(&env), (0, 2));
+    first.child.kill().unwrap();
+    let second = node(&env);
+    assert_eq!(status(&env)["state"], json!("held"));
+    assert_eq!(error_of(&maintained(&env, 1))["kind"], json!("clock-held"));
+    assert_eq!(archived_and_hot(&env), (0, 2));
+    let confirmed = env.run(["clock", "confirm"]).with_status(0).stdout;
+    assert!(confirmed.starts_with("confirmed: it is 2"), "{confirmed}");
+    let _ = maintained(&env, 0);
+    assert_eq!(archived_and_hot(&env), (2, 0));
+    assert_eq!(second.stop(), Some(0));
 }

@@ -21,6 +21,7 @@ mod maintaining;
 mod migrating;
 mod mistakes;
 mod new;
+mod outbox;
 mod outcomes;
 mod provider;
 mod reading;

@@ -12,7 +12,22 @@ use crate::cold::put::PutFault;
 impl Archive {
     /// Whether a topic is archived in segments. Then nothing is staged for its events: the log keeps them until they are in one.
     pub(crate) fn is_segmented(&self, topic: &str) -> bool {
-        self.segmented.contains(topic)
+        self.segmented.contains_key(topic)
+    }
+
+    /// Proves every head with the newest key. One that cannot be is told here, and again by the export that it keeps from going on.
+    pub(super) fn reseal(&self) {
+        let keys = self.outbox.keys();
+        if keys.is_empty() {
+            return;
+        }
+        for (topic, partitions) in &self.segmented {
+            for partition in (0..*partitions).map(Partition) {
+                if let Err(error) = self.exporter.reseal(topic, partition, &*keys) {
+                    tracing::warn!(topic, partition = partition.0, %error, "the head of an archive is not proven with the newest control key");
+                }
+            }
+        }
     }
 
     /// Brings what is due of a partition into segments. When it returns, everything at or below `goal.must` is in the archive.

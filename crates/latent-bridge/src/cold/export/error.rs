@@ -46,6 +46,18 @@ pub enum ExportError {
     /// What says up to where the archive goes is not what was written.
     #[error("cold outbox authentication failed")]
     Unproven,
+    /// The store has fewer segments than were written to it.
+    #[error(
+        "cold store: {place} has {found} of the {written} segments that were written to it: it was set back to an older state, or segments were taken out; put them back from another copy (docs/archive.md says what to do without one)"
+    )]
+    SetBack {
+        /// Topic and partition.
+        place: String,
+        /// How many there are.
+        found: u64,
+        /// How many the head says.
+        written: u64,
+    },
     /// The log is another one than the archive is of.
     #[error(
         "the archive of {place} ends at offset {last}, and the log {problem}; its history has changed: keep the archive, and give the topic another cold_uri"

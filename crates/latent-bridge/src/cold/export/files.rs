@@ -43,6 +43,18 @@ impl HeadFiles {
         self.replace(&name(&head.place, "head"), document.as_bytes())
     }
 
+    /// Proves a head with the newest key that an older one of the ring proves.
+    pub(super) fn reseal(&self, place: &SegmentPlace, keys: &dyn Attest) -> Result<(), ExportError> {
+        let path = self.directory.join(name(place, "head"));
+        let Some(bytes) = self.read(&path, HEAD_BYTES_MAX)? else { return Ok(()) };
+        let head = self.head(place, keys)?;
+        let newest = head.and_then(|head| head.to_json(keys));
+        match newest.filter(|newest| *newest.as_bytes() != *bytes) {
+            Some(document) => self.replace(&name(place, "head"), document.as_bytes()),
+            None => Ok(()),
+        }
+    }
+
     /// Keeps a segment until it is in the store.
     pub(super) fn stage(&self, finished: &FinishedSegment) -> Result<(), ExportError> {
         self.replace(&name(&finished.header.place, "seg"), &finished.bytes)

@@ -7,7 +7,8 @@
 //!                 byte for byte                                        another exporter, which becomes the head; else refused
 //! ```
 //!
-//! A partition has one head. Everything at or below it is in the archive, and only that may leave hot storage. No lock of an engine is held
+//! A partition has one head. Everything at or below it is in the archive, and only that may leave hot storage: what leaves because of a head
+//! that was written earlier is looked for in the store first, which may have been set back since. No lock of an engine is held
 //! while a store is asked; of one partition, one export runs at a time.
 
 mod chain;
@@ -15,6 +16,7 @@ mod error;
 mod files;
 mod head;
 mod head_document;
+mod in_store;
 mod looking;
 mod lookout;
 mod path;
@@ -26,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use latent_core::{Offset, Partition, UnixMillis};
 
-use super::segment::{Attest, Attestation, FinishedSegment, Item, Pushed, Segment, SegmentBuilder, SegmentPlace, SegmentSizes};
+use super::segment::{Attest, FinishedSegment, Item, Pushed, Segment, SegmentBuilder, SegmentPlace, SegmentSizes};
 use super::store::{ColdError, ColdStore, PutEnd};
 use crate::embedded::Storage;
 use crate::limits;
@@ -131,7 +133,7 @@ impl SegmentExporter {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         let place = SegmentPlace { bus: self.bus.clone(), topic: topic.to_owned(), partition };
         let mut export = Export { exporter: self, place, to, done: Exported::default(), spare: None };
-        export.take_up(&mut known)?;
+        let mut is_compared = export.take_up(&mut known, goal)?;
         let looking = Looking { source, span: source.span()?, now: goal.now };
         export.look(&mut known, looking)?;
         let (_, next) = source.bounds()?;
@@ -141,6 +143,9 @@ impl SegmentExporter {
             known.head().map_or(Ok(()), |head| head.check_history(source))?;
             while !goal.is_met(known.end()) {
                 let Some(finished) = export.build(&mut known, looking, goal)? else { break };
+                if !std::mem::replace(&mut is_compared, true) && export.look_again(&mut known)? {
+                    continue;
+                }
                 self.files.stage(&finished)?;
                 export.deliver(&mut known, finished)?;
             }
@@ -148,6 +153,16 @@ impl SegmentExporter {
         export.settle(&mut known, looking, is_read)?;
         export.done.cold_up_to = known.end();
         Ok(export.done)
+    }
+
+    /// Proves the head of a partition with the newest key, so that the older one that proves it now can leave the ring.
+    ///
+    /// # Errors
+    /// [`ExportError`] for a head that cannot be read or written, or is not proven by any key.
+    pub fn reseal(&self, topic: &str, partition: Partition, keys: &dyn Attest) -> Result<(), ExportError> {
+        let known = self.known(topic, partition);
+        let _alone = known.lock().unwrap_or_else(PoisonError::into_inner);
+        self.files.reseal(&SegmentPlace { bus: self.bus.clone(), topic: topic.to_owned(), partition }, keys)
     }
 
     /// Up to where a partition is in the archive, as far as that was written down here. Asks no store.
@@ -166,15 +181,19 @@ impl SegmentExporter {
 }
 
 impl Export<'_> {
-    /// Makes sure of the head, and finishes what a crash left.
-    fn take_up(&mut self, known: &mut Known) -> Result<(), ExportError> {
+    /// Makes sure of the head, and finishes what a crash left. Whether the store was looked at.
+    fn take_up(&mut self, known: &mut Known, goal: Goal) -> Result<bool, ExportError> {
         let exporter = self.exporter;
-        if known.head.is_none() {
-            let kept = exporter.files.head(&self.place, self.to.keys)?;
-            known.head = Some(match kept {
-                Some(head) => Some(head),
+        let is_first = known.head.is_none();
+        if is_first {
+            known.head = Some(match exporter.files.head(&self.place, self.to.keys)? {
+                Some(head) => Some(self.compare_with_store(head)?),
                 None => self.find_in_store()?,
             });
+        }
+        let is_relied_on = known.end().is_some_and(|end| goal.must.is_some_and(|must| must <= end));
+        if !is_first && is_relied_on {
+            self.look_again(known)?;
         }
         if let Some(staged) = exporter.files.staged(&self.place, self.to.keys)? {
             let is_behind = known.end().is_some_and(|last| last >= staged.header.last);
@@ -184,45 +203,7 @@ impl Export<'_> {
                 self.deliver(known, staged)?;
             }
         }
-        Ok(())
-    }
-
-    /// The head of an archive whose head was never written down here, or was lost: its last segment, if it is proven.
-    fn find_in_store(&self) -> Result<Option<ArchiveHead>, ExportError> {
-        let prefix = partition_prefix(&self.place.topic, self.place.partition);
-        let mut after = String::new();
-        let mut last = None;
-        loop {
-            let page = self.to.store.list_after(&prefix, &after, limits::ARCHIVE_LIST_PAGE.default_usize())?;
-            let Some(end) = page.last() else { break };
-            after.clone_from(&end.path);
-            let is_segment = |path: &str| matches!(ArchivedName::parse(path), Some(ArchivedName::Segment { .. }));
-            last = page.iter().rev().map(|listed| &listed.path).find(|path| is_segment(path)).cloned().or(last);
-            if page.len() < limits::ARCHIVE_LIST_PAGE.default_usize() {
-                break;
-            }
-        }
-        let Some(path) = last else { return Ok(None) };
-        let segment = self.read(&path)?;
-        let head = ArchiveHead::of_segment(&segment)?;
-        self.exporter.files.keep(&head, self.to.keys)?;
-        Ok(Some(head))
-    }
-
-    /// A segment of this partition that is in the store and proven.
-    fn read(&self, path: &str) -> Result<Segment, ExportError> {
-        let foreign = |problem: &str| ExportError::Foreign { object: path.to_owned(), problem: problem.to_owned() };
-        let bytes = self.to.store.get(path, limits::ARCHIVE_SEGMENT_OBJECT_BYTES.default)?;
-        let bytes = bytes.ok_or_else(|| ExportError::Absent { object: path.to_owned() })?;
-        let segment = Segment::open(bytes).map_err(|error| foreign(&error.to_string()))?;
-        if segment.header().place != self.place {
-            return Err(foreign("it is of another partition, topic or bus"));
-        }
-        match segment.attested(self.to.keys) {
-            Attestation::Proven => Ok(segment),
-            Attestation::Wrong => Err(foreign("its proof does not hold")),
-            Attestation::UnknownKey => Err(foreign("it is proven with a key that is not in `[archive] control_key_files`")),
-        }
+        Ok(is_first || is_relied_on)
     }
 
     /// The next segment behind `head`, when one is due.

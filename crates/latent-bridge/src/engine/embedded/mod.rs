@@ -174,7 +174,7 @@ impl EmbeddedBroker {
     ///
     /// # Errors
     /// [`BusError::Config`] when it is not provisioned, of an unknown format version, or has a file missing or changed;
-    /// [`BusError::InUse`] naming the holder; [`BusError::Io`].
+    /// [`BusError::InUse`] naming the holder, [`BusError::OutboxInUse`]; [`BusError::Io`].
     pub fn open_with(directory: &Path, options: EngineOptions) -> Result<Self, BusError> {
         Self::start(provision::open(directory, &options)?, options)
     }

@@ -38,7 +38,7 @@ pub(crate) struct FetchArgs {
 
 /// Prints partition after partition. A damaged record ends its partition, after everything before that record was printed.
 pub(super) fn fetch(args: &FetchArgs, output: &mut Output) -> Result<(), CliError> {
-    let mut access = args.location.access("latent bus fetch")?;
+    let mut access = args.location.access_to_read("latent bus fetch")?;
     let mut printer = EventPrinter::new(&args.topic, output);
     let mut damaged = None;
     let mut rest = Rest::default();

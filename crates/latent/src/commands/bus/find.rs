@@ -35,7 +35,7 @@ pub(crate) struct FindArgs {
 pub(super) fn find(args: &FindArgs, output: &mut Output) -> Result<(), CliError> {
     let doing = format!("looking for uid {:?} in {}", args.uid, args.topic);
     let absent = || CliError::NotFound { topic: args.topic.clone(), uid: args.uid.clone() };
-    let mut access = args.location.access("latent bus find")?;
+    let mut access = args.location.access_to_read("latent bus find")?;
     let find = Request::Find { topic: args.topic.clone(), key: args.key.clone(), uid: args.uid.clone() };
     let Answer::Found(place) = topic::ask(&mut access, &args.topic, &doing, find)? else { return Err(unexpected(&doing)) };
     let place = place.ok_or_else(absent)?;

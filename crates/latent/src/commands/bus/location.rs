@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use latent_bridge::BridgeManifest;
+use latent_bridge::{BridgeManifest, NatsBus};
 
 use crate::access::{Access, without_bindings};
-use crate::broker;
+use crate::broker::{self, BrokerError};
 use crate::config::{self, Config, EngineConfig, NamedFiles, read_manifest};
 use crate::data_dir::DataDir;
 use crate::engine::Engine;
@@ -85,18 +85,32 @@ impl LocationArgs {
     pub(crate) fn access(&self, holder: &str) -> Result<Access, CliError> {
         self.locate_existing()?.access(holder)
     }
+
+    /// As [`LocationArgs::access`], for a command that only reads: it leaves the archive's outbox to who publishes.
+    pub(crate) fn access_to_read(&self, holder: &str) -> Result<Access, CliError> {
+        self.locate_existing()?.access_to_read(holder)
+    }
 }
 
 impl Location {
     /// The way to the data.
     pub(super) fn access(&self, holder: &str) -> Result<Access, CliError> {
+        self.access_by(holder, broker::open)
+    }
+
+    /// As [`Location::access`], for a command that only reads.
+    pub(super) fn access_to_read(&self, holder: &str) -> Result<Access, CliError> {
+        self.access_by(holder, broker::open_to_read)
+    }
+
+    fn access_by(&self, holder: &str, open: fn(&Config) -> Result<NatsBus, BrokerError>) -> Result<Access, CliError> {
         match self {
             Self::Directory { dir, .. } => Access::open(dir, holder, &without_bindings),
             Self::NodeOnBroker(config) => {
                 if let Some(node) = Access::try_node(&DataDir::new(&config.node.data_dir))? {
                     return Ok(Access::Node(node));
                 }
-                let opened = broker::open(config);
+                let opened = open(config);
                 Access::to_broker(opened.map_err(|error| error.during(OPENING))?)
             }
             Self::Broker(file) => {

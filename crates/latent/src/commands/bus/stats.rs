@@ -30,7 +30,7 @@ pub(crate) struct StatsArgs {
 
 /// Prints the partitions in the order of topic and number.
 pub(super) fn stats(args: &StatsArgs, output: &mut Output) -> Result<(), CliError> {
-    let mut access = args.location.access("latent bus stats")?;
+    let mut access = args.location.access_to_read("latent bus stats")?;
     let partitions = every_partition(&mut access, args.topic.as_deref())?;
     if output.form() == Form::Json {
         return partitions.iter().try_for_each(|partition| output.json(partition));

@@ -19,7 +19,7 @@ pub(crate) struct TopicsArgs {
 
 pub(super) fn topics(args: &TopicsArgs, output: &mut Output) -> Result<(), CliError> {
     const DOING: &str = "listing the topics";
-    let mut access = args.location.access("latent bus topics")?;
+    let mut access = args.location.access_to_read("latent bus topics")?;
     let Answer::Topics(topics) = access.ask(DOING, Request::Topics)? else { return Err(unexpected(DOING)) };
     match output.form() {
         Form::Json => topics.iter().try_for_each(|topic| output.json(topic)),

@@ -72,7 +72,7 @@ pub(super) fn tail(args: &TailArgs, output: &mut Output) -> Result<(), CliError>
     let incomplete = Arc::new(AtomicBool::new(false));
     let at_force = Arc::clone(&incomplete);
     let stop = StopSignal::install_then(move || if at_force.load(Ordering::Relaxed) { ExitStatus::Failed } else { ExitStatus::Done })?;
-    let mut way = Some(location.access("latent bus tail")?);
+    let mut way = Some(location.access_to_read("latent bus tail")?);
     let engine = way.as_mut().map_or(Ok(Engine::Embedded), Access::engine)?;
     let printer = EventPrinter::new(&args.topic, output);
     let mut following =
@@ -111,7 +111,7 @@ fn found_again(location: &Location) -> Result<Option<Access>, CliError> {
     match location {
         Location::Directory { dir, .. } => Ok(Access::try_node(dir)?.map(Access::Node)),
         // With a broker there need be no node.
-        Location::NodeOnBroker(_) | Location::Broker(_) => match location.access("latent bus tail") {
+        Location::NodeOnBroker(_) | Location::Broker(_) => match location.access_to_read("latent bus tail") {
             Ok(access) => Ok(Some(access)),
             Err(CliError::Broker { source, .. }) if is_outage(&Fault::from((*source).clone())) => Ok(None),
             Err(error) => Err(error),

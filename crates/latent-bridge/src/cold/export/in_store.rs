@@ -1,0 +1,93 @@
+//! What the store has of a partition, beside what the head says of it. The head is believed as far as the store has it.
+
+use super::{ArchiveHead, ArchivedName, Export, ExportError, Known, partition_prefix};
+use crate::cold::segment::{Attestation, Segment};
+use crate::cold::store::Listed;
+use crate::limits;
+
+impl Export<'_> {
+    /// Compares the head with the store, which may have been changed since. Whether it is another one now.
+    pub(super) fn look_again(&self, known: &mut Known) -> Result<bool, ExportError> {
+        let Some(head) = known.head().cloned() else { return Ok(false) };
+        let newer = self.compare_with_store(head.clone())?;
+        let has_changed = newer != head;
+        known.head = Some(Some(newer));
+        Ok(has_changed)
+    }
+
+    /// How many segments of the partition the store lists, and the path of the last one.
+    fn listed(&self) -> Result<(u64, Option<String>), ExportError> {
+        let prefix = partition_prefix(&self.place.topic, self.place.partition);
+        let (mut after, mut count, mut last) = (String::new(), 0, None);
+        loop {
+            let page = self.to.store.list_after(&prefix, &after, limits::ARCHIVE_LIST_PAGE.default_usize())?;
+            let Some(end) = page.last() else { break };
+            after.clone_from(&end.path);
+            let is_whole = page.len() >= limits::ARCHIVE_LIST_PAGE.default_usize();
+            for Listed { path, .. } in page {
+                if matches!(ArchivedName::parse(&path), Some(ArchivedName::Segment { .. })) {
+                    count += 1;
+                    last = Some(path);
+                }
+            }
+            if !is_whole {
+                break;
+            }
+        }
+        Ok((count, last))
+    }
+
+    /// A store that was set back to an older state does not have what the head says, and nobody may rely on it. One that has more was
+    /// written to since, by another exporter, or before the head itself was set back: its last segment is the head then.
+    pub(super) fn compare_with_store(&self, head: ArchiveHead) -> Result<ArchiveHead, ExportError> {
+        let (found, last) = self.listed()?;
+        if found < head.segments {
+            let place = format!("{}/p{}", self.place.topic, self.place.partition);
+            return Err(ExportError::SetBack { place, found, written: head.segments });
+        }
+        let Some(path) = last.filter(|_| found > head.segments) else { return Ok(head) };
+        match self.read(&path) {
+            Ok(segment) if segment.header().number.checked_add(1) == Some(found) => {
+                // What is in those between is not known, so nothing of what was seen is expected of the log any more.
+                let header = segment.header();
+                let items = if header.number == head.segments { header.items.into() } else { u64::MAX };
+                let newer = ArchiveHead::of_segment(&segment)?.behind(Some(&head), items);
+                self.exporter.files.keep(&newer, self.to.keys)?;
+                Ok(newer)
+            }
+            Ok(_) | Err(ExportError::Foreign { .. }) => {
+                tracing::warn!(
+                    object = path,
+                    "an object of the archive does not belong there and is not looked at; run `latent archive verify`"
+                );
+                Ok(head)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The head of an archive whose head was never written down here, or was lost: its last segment, if it is proven.
+    pub(super) fn find_in_store(&self) -> Result<Option<ArchiveHead>, ExportError> {
+        let (_, Some(path)) = self.listed()? else { return Ok(None) };
+        let segment = self.read(&path)?;
+        let head = ArchiveHead::of_segment(&segment)?;
+        self.exporter.files.keep(&head, self.to.keys)?;
+        Ok(Some(head))
+    }
+
+    /// A segment of this partition that is in the store and proven.
+    pub(super) fn read(&self, path: &str) -> Result<Segment, ExportError> {
+        let foreign = |problem: &str| ExportError::Foreign { object: path.to_owned(), problem: problem.to_owned() };
+        let bytes = self.to.store.get(path, limits::ARCHIVE_SEGMENT_OBJECT_BYTES.default)?;
+        let bytes = bytes.ok_or_else(|| ExportError::Absent { object: path.to_owned() })?;
+        let segment = Segment::open(bytes).map_err(|error| foreign(&error.to_string()))?;
+        if segment.header().place != self.place {
+            return Err(foreign("it is of another partition, topic or bus"));
+        }
+        match segment.attested(self.to.keys) {
+            Attestation::Proven => Ok(segment),
+            Attestation::Wrong => Err(foreign("its proof does not hold")),
+            Attestation::UnknownKey => Err(foreign("it is proven with a key that is not in `[archive] control_key_files`")),
+        }
+    }
+}
