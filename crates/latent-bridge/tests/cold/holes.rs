@@ -360,11 +360,12 @@ fn whenever_the_process_ends_the_hole_is_told_and_kept_and_nothing_else_is_lost(
             assert_eq!(site.holes().iter().map(|(first, last, _)| (*first, *last)).collect::<Vec<_>>(), [(22, 60)], "{context}");
             assert_eq!(site.archived(), [evens(2, 20), evens(61, 70)].concat(), "{context}");
             assert_eq!((site.found(true), site.found(false)), (vec![(22, 60, true)], vec![(22, 60, true)]), "{context}");
-            if ended.is_ok() {
+            // A listing that fails late is asked again, so the first calls may fail nothing.
+            if ended.is_ok() && failures > 0 {
                 break;
             }
+            assert!(at < 100, "nothing failed");
         }
-        assert!(failures >= 1, "{failures}");
     }
 }
 
