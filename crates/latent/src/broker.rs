@@ -157,16 +157,28 @@ impl From<BrokerError> for Fault {
     }
 }
 
-/// Opens the bus of a configuration, and changes nothing on the broker.
+/// Opens the bus of a configuration for its node, and changes nothing on the broker.
 ///
 /// # Errors
 /// [`BrokerError`].
 pub(crate) fn open(config: &Config) -> Result<NatsBus, BrokerError> {
-    let broker = config.engine.broker().ok_or(BrokerError::Configuration("the configuration has no broker"))?;
-    open_with(options_of(config, broker)?, &config.engine.manifest)
+    open_with(options_of(config)?, &config.engine.manifest)
 }
 
-fn options_of(config: &Config, broker: &BrokerConfig) -> Result<NatsOptions, BrokerError> {
+/// As [`open`], for a command: a cold store is not touched before something is written to it, so whoever only looks leaves nothing there.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_for_command(config: &Config) -> Result<NatsBus, BrokerError> {
+    let mut options = options_of(config)?;
+    if let Some(archive) = &mut options.archive {
+        archive.probes_at_start = false;
+    }
+    open_with(options, &config.engine.manifest)
+}
+
+fn options_of(config: &Config) -> Result<NatsOptions, BrokerError> {
+    let broker: &BrokerConfig = config.engine.broker().ok_or(BrokerError::Configuration("the configuration has no broker"))?;
     let secrets = config.secrets.as_ref().ok_or(BrokerError::Configuration("the configuration has no [secrets]"))?;
     let (peer, credential) = (&broker.peer, &broker.bus_credential);
     let store = secret_store::open(secrets)?;

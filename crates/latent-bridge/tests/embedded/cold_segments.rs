@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use latent_bridge::cold::segment::SegmentSizes;
-use latent_bridge::cold::verify::{Verification, VerifyReport};
+use latent_bridge::cold::verify::{Known, Verification, VerifyReport};
 use latent_bridge::cold::{ArchiveOptions, ControlKeys};
 use latent_bridge::embedded::EngineOptions;
 use latent_bridge::manifest::ColdFormat;
@@ -59,7 +59,8 @@ fn verified(broker: &EmbeddedBroker, store: &MemoryStore, context: &str) -> Veri
     let heads: Vec<_> = heads.map(|attested| attested.head).collect();
     let keys = ControlKeys::new(&[KEY]).unwrap();
     let log = Some(broker as &dyn EventBus);
-    let verification = Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &heads, log, dense: true };
+    let verification =
+        Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &heads, log, dense: true, known: Known::default() };
     let report = verification.run(&mut |_| {}).unwrap();
     assert_eq!(report.findings.kept(), [], "{context}");
     assert_eq!(report.unattested_ends, 0, "{context}");
@@ -177,6 +178,7 @@ fn an_archive_that_was_set_back_is_found_by_its_head() {
         heads: std::slice::from_ref(&head),
         log: None,
         dense: true,
+        known: Known::default(),
     };
     let report = verification.run(&mut |_| {}).unwrap();
     let [finding] = report.findings.kept() else { panic!("{:?}", report.findings) };

@@ -65,6 +65,7 @@ impl Cold {
             let (upto, ended) = self.export_topic(shared, pass, Exporting { topic, now, progress, left: &mut left });
             exported.insert(number, upto);
             if let Err(error) = ended {
+                pass.keep_problem(format!("topic {:?}: {error}", topic.name));
                 tracing::warn!(topic = topic.name, %error, "what has expired stays: it could not be archived");
                 let is_passing = !error.is_permanent() && !matches!(error, BusError::Backend(_));
                 progress.trouble = Some(Trouble::after(progress.trouble.as_ref(), now, !is_passing));

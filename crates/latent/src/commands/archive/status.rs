@@ -43,7 +43,17 @@ pub(super) struct ArchivedTopic {
     pub(super) name: String,
     pub(super) partitions: u32,
     pub(super) uri: String,
-    pub(super) format: &'static str,
+    pub(super) format: ColdFormat,
+}
+
+impl ArchivedTopic {
+    /// The word of manifests and documents.
+    const fn format_word(&self) -> &'static str {
+        match self.format {
+            ColdFormat::Segments => "segments",
+            ColdFormat::Objects => "objects",
+        }
+    }
 }
 
 /// The log of a configuration, and its topics that are archived.
@@ -60,7 +70,7 @@ pub(super) fn archived(path: &Path, holder: &str, proof: &ProofArgs) -> Result<A
     let config = config::load(path, NamedFiles::NotNeeded)?.config;
     let engine = if config.engine.broker().is_some() { Engine::Nats } else { Engine::Embedded };
     let topics = config.engine.manifest.topics.iter().filter_map(|topic| {
-        let format = if topic.retention.cold_format == Some(ColdFormat::Segments) { "segments" } else { "objects" };
+        let format = topic.retention.cold_format.unwrap_or(ColdFormat::Objects);
         let uri = topic.retention.cold_uri.clone()?;
         Some(ArchivedTopic { name: topic.name.clone(), partitions: topic.partitions, uri, format })
     });
@@ -79,9 +89,13 @@ pub(super) fn archived(path: &Path, holder: &str, proof: &ProofArgs) -> Result<A
 impl ArchivedLog {
     /// The heads of a topic's partitions.
     pub(super) fn heads(&self, topic: &str, partitions: u32) -> Result<Vec<AttestedHead>, CliError> {
-        let head = |partition| self.bus.bus().archive_head(topic, Partition(partition)).transpose();
-        let heads: Result<_, _> = (0..partitions).filter_map(head).collect();
-        heads.map_err(|error| CliError::Log { doing: format!("reading the heads of {topic}"), fault: Fault::from(&error) })
+        let failed =
+            |partition, error| CliError::Log { doing: format!("reading the head of {topic}/p{partition}"), fault: Fault::from(&error) };
+        let head = |partition| {
+            let head = self.bus.bus().archive_head(topic, Partition(partition)).transpose()?;
+            Some(head.map_err(|error| failed(partition, error)))
+        };
+        (0..partitions).filter_map(head).collect()
     }
 }
 
@@ -104,10 +118,10 @@ pub(super) fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliEr
     for topic in &archived.topics {
         let heads = archived.heads(&topic.name, topic.partitions)?;
         if heads.is_empty() {
-            let row = [&*topic.name, "all", topic.format, "-", "-", &*topic.uri];
+            let row = [&*topic.name, "all", topic.format_word(), "-", "-", &*topic.uri];
             table.push(row.map(str::to_owned).to_vec());
             if output.form() == Form::Json {
-                output.json(&json!({ "topic": topic.name, "format": topic.format, "archive": topic.uri }))?;
+                output.json(&json!({ "topic": topic.name, "format": topic.format_word(), "archive": topic.uri }))?;
             }
         }
         for AttestedHead { head, document } in heads {
@@ -115,7 +129,7 @@ pub(super) fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliEr
                 output.json(&json!({
                     "topic": topic.name,
                     "partition": head.place.partition.0,
-                    "format": topic.format,
+                    "format": topic.format_word(),
                     "archive": topic.uri,
                     "segments": head.segments,
                     "cold": head.last.0,
@@ -123,7 +137,7 @@ pub(super) fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliEr
                 }))?;
             }
             let (partition, segments, last) = (head.place.partition.to_string(), head.segments.to_string(), head.last.to_string());
-            table.push(vec![topic.name.clone(), partition, topic.format.to_owned(), segments, last, topic.uri.clone()]);
+            table.push(vec![topic.name.clone(), partition, topic.format_word().to_owned(), segments, last, topic.uri.clone()]);
         }
     }
     if output.form() == Form::Json {

@@ -94,7 +94,9 @@ impl Place {
                 Some(node) => Box::new(NodeSource::new(node)),
                 None => Box::new(BusSource::new(Arc::new(open_directory(dir, HOLDER)?))),
             },
-            Self::OfNode(config) => Box::new(BusSource::new(Arc::new(broker::open(config).map_err(|error| error.during(OPENING))?))),
+            Self::OfNode(config) => {
+                Box::new(BusSource::new(Arc::new(broker::open_for_command(config).map_err(|error| error.during(OPENING))?)))
+            }
             Self::OfEnvironment(file) => Box::new(BusSource::new(Arc::new(of_environment(file)?))),
         })
     }
@@ -106,7 +108,7 @@ impl Place {
                 Access::refuse_running_node(dir)?;
                 Box::new(open_directory(dir, HOLDER)?)
             }
-            Self::OfNode(config) => Box::new(broker::open(config).map_err(|error| error.during(OPENING))?),
+            Self::OfNode(config) => Box::new(broker::open_for_command(config).map_err(|error| error.during(OPENING))?),
             Self::OfEnvironment(file) => Box::new(of_environment(file)?),
         })
     }
