@@ -1,6 +1,8 @@
 //! One file for each part of the command line; what they share is here.
 
 mod archive;
+mod archive_promised;
+mod archive_refused;
 mod bench;
 mod broker;
 mod bulk;
