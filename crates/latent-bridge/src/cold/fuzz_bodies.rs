@@ -140,7 +140,7 @@ pub(crate) fn corpus() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let payload = |file: &[u8]| {
         let text = std::str::from_utf8(file).unwrap();
         let (_, payload) = text.split_once("\"payload\":").unwrap();
-        payload[..payload.len() - 1].as_bytes().to_vec()
+        payload.as_bytes()[..payload.len() - 1].to_vec()
     };
     let object = |at: usize| object::encode(&segment().1[at]).to_vec();
     vec![

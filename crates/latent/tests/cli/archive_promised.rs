@@ -52,7 +52,8 @@ fn missing(env: &CliEnv) -> Vec<(u64, u64, u64)> {
 /// Moves something away while it is looked at.
 fn without<T>(path: &Path, look: impl FnOnce() -> T) -> T {
     let aside = path.with_extension("aside");
-    let elsewhere = std::env::temp_dir().join(format!("latent-aside-{}-{}", std::process::id(), aside.file_name().unwrap().to_string_lossy()));
+    let elsewhere =
+        std::env::temp_dir().join(format!("latent-aside-{}-{}", std::process::id(), aside.file_name().unwrap().to_string_lossy()));
     std::fs::rename(path, &elsewhere).unwrap();
     let told = look();
     std::fs::rename(&elsewhere, path).unwrap();

@@ -31,7 +31,10 @@ fn a_forged_event_beside_a_proven_chain_is_found_and_not_restored() {
 #[test]
 fn a_topic_that_is_archived_where_its_events_come_from_is_refused() {
     let env = archived();
-    env.write("bridge.yaml", MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: archive, cold_format: segments } }"));
+    env.write(
+        "bridge.yaml",
+        MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: archive, cold_format: segments } }"),
+    );
     env.write("latent.toml", format!("{CONFIG}\n[archive]\ncontrol_key_files = [\"control.key\"]\n"));
     let refused = restore(&env, &[], 2);
     assert!(why(&refused).contains("topic \"in\" is itself archived at archive") && why(&refused).contains("--into"), "{refused:?}");
@@ -83,7 +86,10 @@ fn a_proof_by_another_key_says_to_name_that_key() {
 #[test]
 fn a_damaged_head_is_told_with_its_partition() {
     let env = archived();
-    env.write("bridge.yaml", MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: archive, cold_format: segments } }"));
+    env.write(
+        "bridge.yaml",
+        MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: archive, cold_format: segments } }"),
+    );
     env.write("latent.toml", format!("{CONFIG}\n[archive]\ncontrol_key_files = [\"control.key\"]\n"));
     node(&env).stop();
     let heads = env.folder().join("data/cold-outbox/segments");
@@ -104,7 +110,7 @@ fn check_looks_at_control_keys_and_names_them_as_what_they_are() {
         assert!(told.contains("control key file") && told.contains("control.key") && told.contains(words), "{words}: {told}");
         assert!(!told.contains("sealing"), "{told}");
     };
-    check("cannot be read");
+    check("does not exist");
     key(&env, "control.key", &"00".repeat(32));
     check("zeros");
     key(&env, "control.key", "07");
