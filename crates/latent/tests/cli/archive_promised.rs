@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use latent_bridge::cold::ArchiveOptions;
 use latent_bridge::embedded::EngineOptions;
-use latent_bridge::{BridgeManifest, EmbeddedBroker, EventBus};
+use latent_bridge::{EmbeddedBroker, EventBus};
 use latent_core::{Attributes, Clock as _, MediaType, NewRecord, Partition, SystemClock, Uid, UnixMillis};
 
 use super::archive::{key, verify};
