@@ -12,6 +12,7 @@ mod closing;
 mod cluster;
 mod cold;
 mod cold_crash;
+mod cold_expected;
 mod cold_segments;
 mod connecting;
 #[path = "../../src/cold/doubles.rs"]
