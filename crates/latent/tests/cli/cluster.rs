@@ -14,7 +14,7 @@ const OPERATOR: &str = "operator";
 const USER: &str = "edge-1-bus";
 const PASSWORD: &str = "MARKER-5a0f";
 
-const TOPICS: &str = "\
+pub(super) const TOPICS: &str = "\
 manifest_version: 1
 name: demo
 topics:
@@ -467,7 +467,7 @@ fn provision_for(broker: &Broker, env: &CliEnv) {
 }
 
 /// The streams of [`TOPICS`], with what `more` says of each.
-fn make_streams(broker: &Broker, more: &Value) {
+pub(super) fn make_streams(broker: &Broker, more: &Value) {
     with_admin(broker, async |admin| {
         for (stream, subjects) in [("av_in_raw", json!(["in.raw.p0", "in.raw.p1", "in.raw.p2"])), ("av_out", json!(["out.p0"]))] {
             let nanos = 7_200_000_000_000_u64;
