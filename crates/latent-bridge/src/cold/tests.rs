@@ -1,5 +1,7 @@
 //! The archive without an engine: what maintenance does with what lies in an outbox (B-043, B-074 to B-079).
 
+mod problems;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};

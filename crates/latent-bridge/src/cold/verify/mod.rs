@@ -143,7 +143,8 @@ impl Verification<'_> {
                 *kept = Some(head);
             }
         }
-        for expected in self.known.expected.iter().filter(|expected| self.wants(&expected.topic, expected.partition)) {
+        let is_any = |expected: &&Expectation| expected.until > expected.since && self.wants(&expected.topic, expected.partition);
+        for expected in self.known.expected.iter().filter(is_any) {
             promised.entry((expected.topic.clone(), expected.partition.0)).or_default().expected = Some(expected);
         }
         promised

@@ -1,5 +1,6 @@
 //! Archives of single events, and of single events beside segments.
 
+mod mutations;
 mod promised;
 
 use bytes::Bytes;
