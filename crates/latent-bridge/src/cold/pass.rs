@@ -49,6 +49,11 @@ impl Pass {
         }
     }
 
+    /// Whether something went wrong for this reason.
+    pub(crate) fn has_told(&self, reason: &str) -> bool {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|problem| problem.ends_with(reason))
+    }
+
     /// What went wrong, in words.
     pub(super) fn problems(&self) -> Vec<String> {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()

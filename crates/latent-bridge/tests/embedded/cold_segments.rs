@@ -113,6 +113,8 @@ fn while_the_store_is_away_nothing_leaves_and_then_everything_goes_once() {
     store.set_down(true);
     let report = broker.maintain(UnixMillis(THEN)).unwrap();
     assert_eq!((report.expired_records, report.unarchived_topics.len(), report.unreachable_topics.len()), (0, 1, 1), "{report:?}");
+    let [problem] = &*report.archive_problems else { panic!("told once: {report:?}") };
+    assert!(problem.starts_with("t/p0 on its way to ") && problem.contains("failed: planned"), "{problem}");
     assert_eq!(hot(&broker), 50);
     store.set_down(false);
     finished(&broker, &store, "the store is back");

@@ -50,13 +50,11 @@ fn missing(env: &CliEnv) -> Vec<(u64, u64, u64)> {
 }
 
 /// Moves something away while it is looked at.
-fn without<T>(path: &Path, look: impl FnOnce() -> T) -> T {
-    let aside = path.with_extension("aside");
-    let elsewhere =
-        std::env::temp_dir().join(format!("latent-aside-{}-{}", std::process::id(), aside.file_name().unwrap().to_string_lossy()));
-    std::fs::rename(path, &elsewhere).unwrap();
+fn without<T>(env: &CliEnv, path: &Path, look: impl FnOnce() -> T) -> T {
+    let aside = env.folder().join("aside");
+    std::fs::rename(path, &aside).unwrap();
     let told = look();
-    std::fs::rename(&elsewhere, path).unwrap();
+    std::fs::rename(&aside, path).unwrap();
     told
 }
 
@@ -67,15 +65,15 @@ fn whatever_is_gone_of_an_archive_is_missed_by_topic_partition_and_offsets() {
     let last = |partition| there.iter().filter(|(other, _)| *other == partition).map(|(_, offset)| *offset).max().unwrap();
     let of_partition = |partition: u32| (u64::from(partition), 0, last(partition));
     let partition = there[0].0;
-    assert_eq!(without(&object(&env, (partition, 0)), || missing(&env)), [(u64::from(partition), 0, 0)], "the first one");
+    assert_eq!(without(&env, &object(&env, (partition, 0)), || missing(&env)), [(u64::from(partition), 0, 0)], "the first one");
     let end = last(partition);
-    assert_eq!(without(&object(&env, (partition, end)), || missing(&env)), [(u64::from(partition), end, end)], "the last one");
+    assert_eq!(without(&env, &object(&env, (partition, end)), || missing(&env)), [(u64::from(partition), end, end)], "the last one");
     let folder = env.folder().join(format!("cold/in/p{partition}"));
-    assert_eq!(without(&folder, || missing(&env)), [of_partition(partition)], "a partition");
+    assert_eq!(without(&env, &folder, || missing(&env)), [of_partition(partition)], "a partition");
     let all: Vec<_> = (0..3).filter(|partition| there.iter().any(|(other, _)| other == partition)).map(of_partition).collect();
-    assert_eq!(without(&env.folder().join("cold/in"), || missing(&env)), all, "a topic");
+    assert_eq!(without(&env, &env.folder().join("cold/in"), || missing(&env)), all, "a topic");
     let whole = env.folder().join("cold");
-    let told = without(&whole, || {
+    let told = without(&env, &whole, || {
         let found = missing(&env);
         assert!(!whole.exists(), "looking makes no folder");
         let human = env.run(["archive", "verify"]).with_status(1);
@@ -130,6 +128,6 @@ fn the_archive_of_a_running_node_is_expected_to_be_whole_as_well() {
     let node = node(&env);
     assert_eq!(missing(&env), []);
     let (partition, offset) = there[0];
-    assert_eq!(without(&object(&env, there[0]), || missing(&env)), [(u64::from(partition), offset, offset)]);
+    assert_eq!(without(&env, &object(&env, there[0]), || missing(&env)), [(u64::from(partition), offset, offset)]);
     assert_eq!(node.stop(), Some(0));
 }
