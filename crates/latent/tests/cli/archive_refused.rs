@@ -70,6 +70,8 @@ fn files_of_heads_and_of_progress_are_read_with_a_bound_and_say_what_is_wrong_wi
     file.set_len(3 << 30).unwrap();
     let refused = restore(&env, &["--progress", "long"], 2);
     assert!(why(&refused).contains("restore_progress_bytes"), "{refused:?}");
+    rustix::fs::mknodat(rustix::fs::CWD, env.folder().join("restore.json.tmp"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+        .unwrap();
     let _ = restore(&env, &["--progress", "restore.json"], 0);
     let other = restore(&env, &["--progress", "restore.json", "--topic", "in"], 2);
     assert!(next(&other).starts_with("name another file, or remove this one"), "{other:?}");

@@ -190,7 +190,12 @@ fn write_whole(file: &Path, content: &str) -> Result<(), String> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(".tmp");
     let write = || {
-        let mut written = fs::File::create(&beside)?;
+        // What lies there from before may be a pipe, which would be waited for, or lead elsewhere.
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut written = fs::File::create_new(&beside)?;
         written.write_all(content.as_bytes())?;
         written.sync_data()?;
         fs::rename(&beside, file)
