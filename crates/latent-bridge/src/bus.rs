@@ -163,6 +163,15 @@ pub trait EventBus: Send + Sync {
         Ok(None)
     }
 
+    /// From which offset on a partition's events are archived at its topic's `cold_uri`: what is older was stored before that, and need not
+    /// be there. None where it is not archived, or that is not known.
+    ///
+    /// # Errors
+    /// [`BusError`] when it could not be asked.
+    fn archived_since(&self, _topic: &str, _partition: Partition) -> Result<Option<Offset>, BusError> {
+        Ok(None)
+    }
+
     /// What waits in the archive's outbox; none when no topic is archived.
     fn archive_statistics(&self) -> Option<ArchiveStatistics> {
         None

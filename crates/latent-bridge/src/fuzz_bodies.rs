@@ -8,6 +8,7 @@ mod tests;
 
 use latent_core::MediaType;
 
+use crate::cold::fuzz_bodies::{cold_intent, cold_object};
 use crate::cold::segment::fuzz_bodies as cold;
 use crate::engine::embedded::fuzz_bodies as log;
 use crate::{BridgeManifest, TopicSchema};
@@ -29,6 +30,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "watermark", body: log::watermark },
     Target { name: "state_log", body: log::state_log },
     Target { name: "cold_segment", body: cold::cold_segment },
+    Target { name: "cold_intent", body: cold_intent },
+    Target { name: "cold_object", body: cold_object },
     Target { name: "manifest", body: manifest },
     Target { name: "schema", body: schema },
 ];

@@ -278,6 +278,24 @@ pub const ARCHIVE_LIST_PAGE: Limit = Limit {
     max: 1_000,
     bounds: "names of archived objects that are asked for at once",
 };
+/// Names of one directory in memory.
+pub const ARCHIVE_LIST_NAMES: Limit = Limit {
+    name: "archive_list_names",
+    unit: "count",
+    default: 65_536,
+    min: 65_536,
+    max: 65_536,
+    bounds: "names of one directory of an archive in memory while it is listed; one with more is read once for each so many",
+};
+/// What a maintenance tells in words.
+pub const ARCHIVE_PROBLEMS: Limit = Limit {
+    name: "archive_problems",
+    unit: "count",
+    default: 8,
+    min: 8,
+    max: 8,
+    bounds: "things that a maintenance says in words of what it could not archive; the log has all of them",
+};
 /// What is told one by one of what is wrong with an archive.
 pub const ARCHIVE_FINDINGS: Limit = Limit {
     name: "archive_findings",
@@ -716,6 +734,8 @@ pub const ALL: &[Limit] = &[
     ARCHIVE_SEGMENT_OBJECT_BYTES,
     ARCHIVE_SEGMENT_AGE_MILLIS,
     ARCHIVE_LIST_PAGE,
+    ARCHIVE_LIST_NAMES,
+    ARCHIVE_PROBLEMS,
     ARCHIVE_FINDINGS,
     ARCHIVE_HOLES,
     RESTORE_BATCH_RECORDS,

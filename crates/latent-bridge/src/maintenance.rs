@@ -30,4 +30,7 @@ pub struct MaintenanceReport {
     pub intents_failed: u64,
     /// Archive intents that time alone will not help: somebody has to look.
     pub intents_quarantined: u64,
+    /// What could not be archived, in words: which event or topic, where to, why, and what to do. The first
+    /// [`crate::limits::ARCHIVE_PROBLEMS`].
+    pub archive_problems: Vec<String>,
 }

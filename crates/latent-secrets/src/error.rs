@@ -35,6 +35,14 @@ pub enum SecretError {
         /// What is wrong with it.
         problem: KeyProblem,
     },
+    /// A control key of the archive cannot be had.
+    #[error("the control key file {} {problem}", file.display())]
+    ControlKey {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: KeyProblem,
+    },
     /// The store is whole and was sealed under another key.
     #[error("the secret store {} was sealed under another key; give the key that it was made with", directory.display())]
     WrongKey {
@@ -185,6 +193,7 @@ impl SecretError {
         match self {
             Self::Directory { .. } | Self::File { .. } => "secret-access",
             Self::Key { .. } => "secret-key",
+            Self::ControlKey { .. } => "control-key",
             Self::WrongKey { .. } => "secret-wrong-key",
             Self::Damaged { .. } => "secret-damaged",
             Self::Locked { .. } => "secret-locked",

@@ -31,7 +31,11 @@ impl SealingKey {
     /// [`SecretError::Key`] saying what is wrong and what to run.
     pub fn from_file(file: &Path) -> Result<Self, SecretError> {
         let origin = format!("file {}", file.display());
-        read(file, |metadata| access::owner_only(file, metadata, Kind::File)).map_err(|problem| SecretError::Key { origin, problem })
+        Self::of_owner_only(file).map_err(|problem| SecretError::Key { origin, problem })
+    }
+
+    fn of_owner_only(file: &Path) -> Result<Self, KeyProblem> {
+        read(file, |metadata| access::owner_only(file, metadata, Kind::File))
     }
 
     /// Takes the key from the credential `name` that systemd gives to a service (`LoadCredential=`, `LoadCredentialEncrypted=`).
@@ -90,13 +94,14 @@ impl SealingKey {
     }
 }
 
-/// Reads a key of another purpose than sealing, with every care that a sealing key is read with: a regular file that is its owner's alone,
-/// 32 bytes or 64 hexadecimal digits.
+/// Reads a control key of the archive, with every care that a sealing key is read with: a regular file that is its owner's alone, 32 bytes or
+/// 64 hexadecimal digits.
 ///
 /// # Errors
-/// As [`SealingKey::from_file`].
+/// [`SecretError::ControlKey`] saying what is wrong and what to run.
 pub fn control_key_from_file(file: &Path) -> Result<Zeroizing<[u8; KEY_BYTES]>, SecretError> {
-    Ok(Zeroizing::new(*SealingKey::from_file(file)?.bytes()))
+    let key = SealingKey::of_owner_only(file).map_err(|problem| SecretError::ControlKey { file: file.to_owned(), problem })?;
+    Ok(Zeroizing::new(*key.bytes()))
 }
 
 impl fmt::Debug for SealingKey {

@@ -168,13 +168,20 @@ impl From<BrokerError> for Fault {
     }
 }
 
-/// Opens the bus of a configuration, and changes nothing on the broker.
+/// Opens the bus of a configuration for its node, and changes nothing on the broker.
 ///
 /// # Errors
 /// [`BrokerError`].
 pub(crate) fn open(config: &Config) -> Result<NatsBus, BrokerError> {
-    let archive = archive_keys::options_on_broker(config).map_err(BrokerError::ControlKey)?;
-    open_with(NatsOptions { archive: Some(archive), ..options_of(config)? }, &config.engine.manifest)
+    open_archiving(config, true)
+}
+
+/// As [`open`], for a command: a cold store is not touched before something is written to it, so whoever only looks leaves nothing there.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_for_command(config: &Config) -> Result<NatsBus, BrokerError> {
+    open_archiving(config, false)
 }
 
 /// As [`open`], for who only reads: the outbox of archived topics belongs to who publishes to them, a running node, and is left alone.
@@ -183,6 +190,12 @@ pub(crate) fn open(config: &Config) -> Result<NatsBus, BrokerError> {
 /// [`BrokerError`].
 pub(crate) fn open_to_read(config: &Config) -> Result<NatsBus, BrokerError> {
     open_with(options_of(config)?, &config.engine.manifest)
+}
+
+fn open_archiving(config: &Config, probes_at_start: bool) -> Result<NatsBus, BrokerError> {
+    let mut archive = archive_keys::options_on_broker(config).map_err(BrokerError::ControlKey)?;
+    archive.probes_at_start = probes_at_start;
+    open_with(NatsOptions { archive: Some(archive), ..options_of(config)? }, &config.engine.manifest)
 }
 
 /// Options without an archive.

@@ -230,6 +230,8 @@ pub(crate) enum CliError {
     UnsoundArchive {
         /// How many things.
         findings: u64,
+        /// All of them are proofs by a key that was not given.
+        lacks_key: bool,
     },
     /// A maintenance that left something undone. What it did was told.
     #[error("the maintenance is incomplete")]
@@ -387,9 +389,12 @@ pub(crate) fn incomplete_maintenance(done: &Maintained) -> String {
         parts.push(format!("the cold store of {} could not be reached and {} exports wait", named.join(", "), done.intents_pending));
     }
     if done.intents_quarantined > 0 {
-        parts.push(format!("{} exports to the archive need somebody to look: the log names them", done.intents_quarantined));
+        let exports = if done.intents_quarantined == 1 { "1 export to the archive needs" } else { "exports to the archive need" };
+        let count = if done.intents_quarantined == 1 { String::new() } else { format!("{} ", done.intents_quarantined) };
+        parts.push(format!("{count}{exports} somebody to look"));
     }
-    parts.join("; ")
+    let told = done.archive_problems.iter().map(|problem| format!("\n{problem}"));
+    parts.join("; ") + &told.collect::<String>()
 }
 
 impl CliError {
@@ -554,10 +559,7 @@ impl CliError {
                 "see the node's log for how it ended; run it again only if what the function does bears being done twice (--origin keeps its keys)".to_owned()
             }
             Self::Unanswered { .. } => "see whether the node still runs and run it again: what was done is not done twice".to_owned(),
-            Self::UnsoundArchive { .. } => {
-                "keep the archive as it is, compare it with another copy of it, and restore what is sound with --topic and --partition".to_owned()
-            }
-            Self::Unmaintained { .. } => "look at the disk and the node's log, start the node again, then run it once more".to_owned(),
+            Self::UnsoundArchive { .. } | Self::Unmaintained { .. } => after_archiving(self).to_owned(),
             Self::Log { fault, .. } => next_of(fault),
             Self::Damaged { partition, continue_at, .. } => {
                 format!("run it again with --partition {partition} --offset {continue_at} to read on after it")
@@ -575,10 +577,11 @@ impl CliError {
             }
             Self::Unreplayed { .. } => "see the reasons, then run the same command again: it doubles nothing".to_owned(),
             Self::NotFound { .. } => {
-                "check topic and uid; `latent bus fetch` shows what is there, `latent bus stats` what is damaged".to_owned()
+                "check topic and uid; `latent bus fetch` shows what is there, `latent bus stats` what is damaged; what has expired of a topic with a \
+                 cold_uri is in its archive".to_owned()
             }
             Self::Input { .. } => "name a file that can be read, or `-` for standard input".to_owned(),
-            Self::Value { .. } => "give a value that keeps to this rule".to_owned(),
+            Self::Value { option, .. } => after_value(option).to_owned(),
             Self::Incomplete { repetition: Repetition::StoresAnew, .. } => STORE_THE_REST.to_owned(),
             Self::Incomplete { counts, repetition, stopped: None, passing } if counts.uncertain == 0 => {
                 after_refusals(counts.refused, *passing, *repetition)
@@ -594,6 +597,29 @@ impl CliError {
             Self::Interrupted { .. } => "run it again to its end; what was printed holds".to_owned(),
             Self::Output { .. } => "check where the output goes and run the command again".to_owned(),
         }
+    }
+}
+
+/// What to do about archives, and a maintenance.
+fn after_archiving(error: &CliError) -> &'static str {
+    match error {
+        CliError::UnsoundArchive { lacks_key: true, .. } => {
+            "name the key that they are proven with as well: one more --key, or a line of control_key_files in [archive]"
+        }
+        CliError::UnsoundArchive { .. } => {
+            "keep the archive as it is, compare it with another copy of it, and restore what is sound with --topic and --partition"
+        }
+        CliError::Unmaintained { done } if done.skipped_topics.is_empty() && done.unremoved_files == 0 => {
+            "see to the cold stores and exports that it names: docs/archive.md has a line for each of these messages; then run it again"
+        }
+        _ => "look at the disk and the node's log, start the node again, then run it once more",
+    }
+}
+
+fn after_value(option: &str) -> &'static str {
+    match option {
+        "--progress" => "name another file, or remove this one to begin anew: what is there is known by its uid",
+        _ => "give a value that keeps to this rule",
     }
 }
 

@@ -251,6 +251,10 @@ impl EventBus for LateBus {
         self.bus()?.set_control_keys(newest_first)
     }
 
+    fn archived_since(&self, topic: &str, partition: Partition) -> Result<Option<Offset>, BusError> {
+        self.bus()?.archived_since(topic, partition)
+    }
+
     fn archive_statistics(&self) -> Option<ArchiveStatistics> {
         self.bus().ok()?.archive_statistics()
     }

@@ -255,6 +255,24 @@ pub(crate) const FETCH_PAGE_BYTES: Limit = Limit {
     bounds: "keys and payloads in one answer of the running node, unless a single record is larger",
 };
 
+/// A file of heads.
+pub(crate) const ARCHIVE_HEADS_BYTES: Limit = Limit {
+    name: "archive_heads_bytes",
+    unit: "bytes",
+    default: 67_108_864,
+    min: 67_108_864,
+    max: 67_108_864,
+    bounds: "one file of --head: a line for each partition of an archive",
+};
+/// How far a restoration is.
+pub(crate) const RESTORE_PROGRESS_BYTES: Limit = Limit {
+    name: "restore_progress_bytes",
+    unit: "bytes",
+    default: 33_554_432,
+    min: 33_554_432,
+    max: 33_554_432,
+    bounds: "the file of --progress of a restoration: a name and a number for each partition",
+};
 /// The file that keeps how far a migration is.
 pub(crate) const MIGRATE_PROGRESS_BYTES: Limit = Limit {
     name: "migrate_progress_bytes",
@@ -473,6 +491,8 @@ pub(crate) const ALL: &[Limit] = &[
     FETCH_PAGE_RECORDS,
     FETCH_PAGE_BYTES,
     MIGRATE_PROGRESS_BYTES,
+    ARCHIVE_HEADS_BYTES,
+    RESTORE_PROGRESS_BYTES,
     REPLAY_GAP,
     REPLAYS,
     WHY_TRIGGERS,

@@ -65,6 +65,13 @@ pub(crate) enum Finished {
     Quarantined(String),
 }
 
+/// What went wrong, and with which event, where its intent could be read.
+#[derive(Clone, Copy)]
+struct About<'a> {
+    intent: Option<&'a Intent>,
+    fault: &'a Fault,
+}
+
 /// An intent that nobody else finishes meanwhile.
 struct Claim<'a> {
     archive: &'a Archive,
@@ -160,6 +167,13 @@ impl Archive {
         report.intents_pending = intents;
         report.intents_quarantined = quarantined;
         report.unreachable_topics = pass.unreachable();
+        let mut problems = self.outbox.problems();
+        for problem in pass.problems() {
+            if problems.len() < limits::ARCHIVE_PROBLEMS.default_usize() && !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        report.archive_problems = problems;
     }
 
     /// Archives records of a topic that have their offsets (B-080): each has its object, or a durable intent, when this returns.
@@ -206,7 +220,7 @@ impl Archive {
                     ready.push((claim, intent));
                 }
                 Ok(None) => {}
-                Err(fault) => drop(self.note_fault(pass, &name, now, &fault)),
+                Err(fault) => drop(self.note_fault(pass, &name, now, About { intent: None, fault: &fault })),
             }
             if ready.len() >= limits::COLD_BATCH_RECORDS.default_usize() || bytes >= limits::COLD_BATCH_BYTES.default {
                 self.finish_all(pass, &ready, now);
@@ -225,7 +239,7 @@ impl Archive {
         match self.outbox.read(name) {
             Ok(Some(intent)) if intent.offset.is_some() => self.finish_all(pass, &[(claim, intent)], now).pop().unwrap_or(Finished::Later),
             Ok(_) => Finished::Later,
-            Err(error) => self.note_fault(pass, name, now, &error.into()),
+            Err(error) => self.note_fault(pass, name, now, About { intent: None, fault: &error.into() }),
         }
     }
 
@@ -292,7 +306,8 @@ impl Archive {
 
     fn finish_one(&self, pass: &Pass, name: &str, intent: &Intent, now: UnixMillis) -> Finished {
         let Some(target) = self.targets.get(&intent.topic) else {
-            return self.note_fault(pass, name, now, &Fault::NoTarget { topic: intent.topic.clone() });
+            let fault = Fault::NoTarget { topic: intent.topic.clone() };
+            return self.note_fault(pass, name, now, About { intent: Some(intent), fault: &fault });
         };
         if pass.is_given_up(target) {
             pass.unreachable.lock().unwrap_or_else(PoisonError::into_inner).insert(intent.topic.clone());
@@ -308,14 +323,25 @@ impl Archive {
                 pass.completed.fetch_add(1, Ordering::Relaxed);
                 Finished::Done
             }
-            Err(fault) => self.note_fault(pass, name, now, &fault),
+            Err(fault) => self.note_fault(pass, name, now, About { intent: Some(intent), fault: &fault }),
         }
     }
 
-    fn note_fault(&self, pass: &Pass, name: &str, now: UnixMillis, fault: &Fault) -> Finished {
+    /// Which event, where to, and why: for whoever has to look.
+    fn words(&self, name: &str, About { intent, fault }: About<'_>) -> String {
+        let Some(intent) = intent else { return format!("intent {name} in the outbox: {fault}") };
+        let place = self.targets.get(&intent.topic).map_or_else(String::new, |target| format!(" on its way to {}", target.uri));
+        format!("uid {} of topic {:?}{place} (intent {name}): {fault}", intent.record.uid.as_str(), intent.topic)
+    }
+
+    fn note_fault(&self, pass: &Pass, name: &str, now: UnixMillis, about: About<'_>) -> Finished {
+        let About { intent, fault } = about;
         let is_passing = fault.is_passing();
-        tracing::warn!(intent = name.get(..16).unwrap_or(name), quarantined = !is_passing, %fault, "an archive intent was not finished");
-        self.outbox.note_trouble(name, now, !is_passing);
+        let problem = self.words(name, about);
+        let uid = intent.map(|intent| intent.record.uid.as_str());
+        tracing::warn!(intent = name, uid, quarantined = !is_passing, %fault, "an archive intent was not finished");
+        self.outbox.note_trouble(name, now, (!is_passing).then_some(&*problem));
+        pass.keep_problem(problem);
         pass.failed.fetch_add(1, Ordering::Relaxed);
         if is_passing { Finished::Passing } else { Finished::Quarantined(fault.to_string()) }
     }

@@ -174,7 +174,7 @@ impl ColdStore for MemoryStore {
         }
         let fits = |path: &str| path.starts_with(prefix) && path > after;
         let listed = state.objects.iter().filter(|(path, _)| fits(path)).take(count_max);
-        Ok(listed.map(|(path, object)| Listed { path: path.clone(), bytes: object.len() as u64 }).collect())
+        Ok(listed.map(|(path, object)| Listed::object(path.clone(), object.len() as u64)).collect())
     }
 }
 

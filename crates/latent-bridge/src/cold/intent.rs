@@ -111,7 +111,7 @@ impl Intent {
         Ok(intent)
     }
 
-    fn decode_payload(payload: &str) -> Result<Self, String> {
+    pub(super) fn decode_payload(payload: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Payload<'a> {

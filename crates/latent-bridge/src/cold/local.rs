@@ -6,14 +6,16 @@
 use std::collections::HashSet;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use super::local_listing::{Folder, TEMPORARY, Walk};
 use super::store::{ColdError, ColdStore, Listed, PutEnd};
-use crate::BusError;
 use crate::embedded::{OpenAs, PathKind, Storage};
 use crate::engine::embedded::directory::create_directories;
+use crate::{BusError, limits};
 
 /// See the module.
 pub(crate) struct LocalStore {
@@ -24,6 +26,10 @@ pub(crate) struct LocalStore {
     /// Folders whose names this process has made durable: one that was there may have been made by a process that was killed before it
     /// could.
     durable: Mutex<HashSet<PathBuf>>,
+    /// The root is there.
+    is_made: AtomicBool,
+    /// Where a listing that had more than one page goes on.
+    walk: Mutex<Option<Walk>>,
 }
 
 impl LocalStore {
@@ -31,11 +37,31 @@ impl LocalStore {
     pub(crate) fn open(storage: Arc<dyn Storage>, root: &Path, tag: &str) -> Result<Self, BusError> {
         create_directories(&*storage, root)?;
         let root = std::fs::canonicalize(root).map_err(|error| BusError::io("open", root, &error))?;
-        Ok(Self { storage, root, tag: tag.to_owned(), durable: Mutex::default() })
+        Ok(Self::at(storage, root, tag, true))
+    }
+
+    /// The store in `root`, which is created before the first object: whoever only looks leaves nothing behind.
+    pub(crate) fn open_as_it_is(storage: Arc<dyn Storage>, root: &Path, tag: &str) -> Result<Self, BusError> {
+        match std::fs::canonicalize(root) {
+            Ok(root) => Ok(Self::at(storage, root, tag, true)),
+            Err(_) => {
+                let root = std::path::absolute(root).map_err(|error| BusError::io("open", root, &error))?;
+                Ok(Self::at(storage, root, tag, false))
+            }
+        }
+    }
+
+    fn at(storage: Arc<dyn Storage>, root: PathBuf, tag: &str, is_made: bool) -> Self {
+        let is_made = AtomicBool::new(is_made);
+        Self { storage, root, tag: tag.to_owned(), durable: Mutex::default(), is_made, walk: Mutex::default() }
     }
 
     /// Makes the folders of an object, durably.
     fn make_folders(&self, object: &Path) -> io::Result<()> {
+        if !self.is_made.load(Ordering::Acquire) {
+            create_directories(&*self.storage, &self.root).map_err(|error| io::Error::other(error.to_string()))?;
+            self.is_made.store(true, Ordering::Release);
+        }
         let mut below: Vec<_> = object.ancestors().skip(1).take_while(|folder| *folder != self.root).collect();
         below.reverse();
         for folder in below {
@@ -63,6 +89,8 @@ impl LocalStore {
             Err(error) => return Err(error),
         }
         self.sync_names(object)?;
+        // A listing under way would not have it.
+        *self.walk.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(PutEnd::Created)
     }
 
@@ -101,54 +129,6 @@ impl LocalStore {
         let read = file.read_at(&mut content, 0)?;
         content.truncate(read);
         Ok(Ok(Some(Bytes::from(content))))
-    }
-
-    /// Everything below `folder`, in the order of paths, into `out` until it has `count_max`.
-    fn list_below(&self, folder: &str, wanted: &Wanted<'_>, out: &mut Vec<Listed>) -> io::Result<()> {
-        let path = self.root.join(folder);
-        let mut names = Vec::new();
-        for name in self.storage.list(&path)? {
-            match self.storage.kind(&path.join(&name))? {
-                PathKind::Directory => names.push(format!("{folder}{name}/")),
-                PathKind::File if !name.ends_with(TEMPORARY) => names.push(format!("{folder}{name}")),
-                _ => {}
-            }
-        }
-        names.sort_unstable();
-        for name in names {
-            if out.len() >= wanted.count_max {
-                return Ok(());
-            }
-            if name.ends_with('/') {
-                if wanted.may_be_below(&name) {
-                    self.list_below(&name, wanted, out)?;
-                }
-            } else if name.starts_with(wanted.prefix) && *name > *wanted.after {
-                let bytes = match std::fs::metadata(self.root.join(&name)) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    found => found?.len(),
-                };
-                out.push(Listed { path: name, bytes });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Ends the name of a file that is being written.
-const TEMPORARY: &str = ".tmp";
-
-struct Wanted<'w> {
-    prefix: &'w str,
-    after: &'w str,
-    count_max: usize,
-}
-
-impl Wanted<'_> {
-    /// Whether a path below `folder` can begin with the prefix and come after `after`.
-    fn may_be_below(&self, folder: &str) -> bool {
-        let meets = folder.starts_with(self.prefix) || self.prefix.starts_with(folder);
-        meets && (folder > self.after || self.after.starts_with(folder))
     }
 }
 
@@ -201,9 +181,15 @@ impl ColdStore for LocalStore {
     }
 
     fn list_after(&self, prefix: &str, after: &str, count_max: usize) -> Result<Vec<Listed>, ColdError> {
-        let mut out = Vec::new();
-        let listed = self.list_below("", &Wanted { prefix, after, count_max }, &mut out);
-        listed.map(|()| out).map_err(|error| failed("list", prefix, &error))
+        let kept = self.walk.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut walk = kept.filter(|walk| walk.goes_on(prefix, after)).unwrap_or_else(|| Walk::new(prefix, after));
+        let of = Folder { storage: &*self.storage, root: &self.root, window: limits::ARCHIVE_LIST_NAMES.default_usize() };
+        let page = walk.page(of, count_max).map_err(|error| failed("list", prefix, &error))?;
+        // At its end it is forgotten: what comes later is seen by whoever asks again.
+        if page.len() >= count_max {
+            *self.walk.lock().unwrap_or_else(PoisonError::into_inner) = Some(walk);
+        }
+        Ok(page)
     }
 }
 
@@ -241,8 +227,32 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("1.json.me.tmp"), b"half of something longer").unwrap();
         assert_eq!(put(&store, "t/1.json", b"one"), Ok(PutEnd::Created));
-        assert_eq!(store.list_after("", "", 10).unwrap(), [Listed { path: "t/1.json".to_owned(), bytes: 3 }]);
+        assert_eq!(store.list_after("", "", 10).unwrap(), [Listed::object("t/1.json".to_owned(), 3)]);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn who_only_looks_leaves_nothing_behind_and_who_writes_makes_the_folder() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("a/b");
+        let store = LocalStore::open_as_it_is(Arc::new(OsStorage), &root, "me").unwrap();
+        assert_eq!(store.list_after("", "", 9), Ok(Vec::new()));
+        assert_eq!(store.get("t/p0/1.json", 9), Ok(None));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!(put(&store, "t/p0/1.json", b"one"), Ok(PutEnd::Created));
+        assert_eq!(store.list_after("", "", 9).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_listing_sees_what_was_written_between_its_pages() {
+        let (_directory, store) = store();
+        for path in ["t/1", "t/3", "t/4"] {
+            put(&store, path, b"x").unwrap();
+        }
+        assert_eq!(store.list_after("t/", "", 1).unwrap()[0].path, "t/1");
+        put(&store, "t/2", b"x").unwrap();
+        assert_eq!(store.list_after("t/", "t/1", 1).unwrap()[0].path, "t/2");
+        assert_eq!(store.list_after("t/", "t/2", 9).unwrap().len(), 2);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! and how is the engines' business.
 
 pub(crate) mod archive;
+pub(crate) mod beginnings;
 #[cfg(feature = "cold-store")]
 mod bounded;
 mod control_keys;
@@ -11,9 +12,12 @@ mod control_keys;
 pub(crate) mod doubles;
 pub mod export;
 mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz_bodies;
 pub(crate) mod intent;
 mod keys;
 mod local;
+mod local_listing;
 pub(crate) mod object;
 mod options;
 pub(crate) mod outbox;
@@ -37,5 +41,5 @@ pub mod verify;
 
 pub use control_keys::ControlKeys;
 pub use options::{ArchiveOptions, ArchiveStatistics};
-pub use places::{ColdStores, open_existing as open_archive};
+pub use places::{ColdStores, is_same_place, open_existing as open_archive, open_to_read};
 pub use store::{ColdError, ColdStore, Listed, PutEnd};

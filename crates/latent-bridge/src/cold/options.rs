@@ -25,7 +25,8 @@ pub struct ArchiveOptions {
     pub stores: Option<Arc<dyn ColdStores>>,
     /// How large segments become, of topics with `cold_format: segments`.
     pub segment_sizes: SegmentSizes,
-    /// Whether stores are asked at the start if they can be used. Otherwise they are before the first object is written to them.
+    /// Whether stores are asked at the start if they can be used, and folders made. Otherwise they are before the first object is written to
+    /// them, and who only looks leaves nothing behind.
     pub probes_at_start: bool,
     /// See [`limits::COLD_INTENTS`].
     pub intents_max: u64,

@@ -37,6 +37,8 @@ struct State {
     count: u64,
     is_poisoned: bool,
     troubles: BTreeMap<String, Trouble>,
+    /// Of the first that are in quarantine, in words.
+    problems: BTreeMap<String, String>,
     /// Intents whose publication is in flight, and how many of them.
     in_flight: HashMap<String, u32>,
 }
@@ -137,7 +139,9 @@ impl Outbox {
     pub(crate) fn set_keys(&self, keys: KeyRing) {
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
         // What failed under the old keys may be right under these.
-        self.lock().troubles.retain(|_, trouble| !trouble.is_quarantined);
+        let mut state = self.lock();
+        state.troubles.retain(|_, trouble| !trouble.is_quarantined);
+        state.problems.clear();
     }
 
     /// Stages intents, which share one sync of the directory. Of each: what lies there now, durably.
@@ -249,6 +253,7 @@ impl Outbox {
             Err(error) => return Err(BusError::io("remove", &path, &error)),
         }
         state.troubles.remove(name);
+        state.problems.remove(name);
         Ok(())
     }
 
@@ -277,6 +282,7 @@ impl Outbox {
         if !state.troubles.is_empty() {
             let there: HashSet<_> = names.iter().collect();
             state.troubles.retain(|name, _| there.contains(name));
+            state.problems.retain(|name, _| there.contains(name));
         }
         Ok(names)
     }
@@ -287,11 +293,20 @@ impl Outbox {
         state.in_flight.contains_key(name) || state.troubles.get(name).is_some_and(|trouble| !trouble.is_due(now))
     }
 
-    /// Remembers that an intent could not be finished.
-    pub(crate) fn note_trouble(&self, name: &str, now: UnixMillis, is_quarantined: bool) {
+    /// Remembers that an intent could not be finished. `quarantined` says why somebody has to look.
+    pub(crate) fn note_trouble(&self, name: &str, now: UnixMillis, quarantined: Option<&str>) {
         let mut state = self.lock();
-        let trouble = Trouble::after(state.troubles.get(name), now, is_quarantined);
+        let trouble = Trouble::after(state.troubles.get(name), now, quarantined.is_some());
         state.troubles.insert(name.to_owned(), trouble);
+        state.problems.remove(name);
+        if let Some(problem) = quarantined.filter(|_| state.problems.len() < limits::ARCHIVE_PROBLEMS.default_usize()) {
+            state.problems.insert(name.to_owned(), problem.to_owned());
+        }
+    }
+
+    /// Why the first of those in quarantine are there.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        self.lock().problems.values().cloned().collect()
     }
 
     /// Leaves an intent to its publication.

@@ -19,6 +19,8 @@ pub(crate) struct Pass {
     pub(super) failed: AtomicU64,
     /// Topics whose store was left alone.
     pub(super) unreachable: Mutex<HashSet<String>>,
+    /// In words, the first of them.
+    problems: Mutex<Vec<String>>,
 }
 
 impl Pass {
@@ -37,6 +39,24 @@ impl Pass {
             Err(Fault::Put(fault)) if fault.is_of_store() => *failures = failures.saturating_add(1),
             _ => *failures = 0,
         }
+    }
+
+    /// Keeps what went wrong, in words.
+    pub(crate) fn keep_problem(&self, problem: String) {
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        if problems.len() < limits::ARCHIVE_PROBLEMS.default_usize() && !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+
+    /// Whether something went wrong for this reason.
+    pub(crate) fn has_told(&self, reason: &str) -> bool {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|problem| problem.ends_with(reason))
+    }
+
+    /// What went wrong, in words.
+    pub(super) fn problems(&self) -> Vec<String> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Intents finished.

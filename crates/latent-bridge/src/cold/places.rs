@@ -64,13 +64,41 @@ pub(crate) fn check(manifest: &BridgeManifest, stores: Option<&dyn ColdStores>) 
     Ok(())
 }
 
+/// When the folder of a store is made that is not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Make {
+    /// At once.
+    Now,
+    /// Before the first object: for whoever may only look.
+    BeforeTheFirstObject,
+}
+
 /// Opens the store at `uri`. `tag` tells the temporary files of this owner from those of others.
-pub(crate) fn open(uri: &str, storage: &Arc<dyn Storage>, tag: &str) -> Result<Arc<dyn ColdStore>, BusError> {
+pub(crate) fn open(uri: &str, storage: &Arc<dyn Storage>, tag: &str, make: Make) -> Result<Arc<dyn ColdStore>, BusError> {
     match place(uri)? {
-        Place::Folder(path) => bounded(Arc::new(LocalStore::open(Arc::clone(storage), Path::new(path), tag)?)),
+        Place::Folder(path) => {
+            let (storage, path) = (Arc::clone(storage), Path::new(path));
+            let opened = match make {
+                Make::Now => LocalStore::open(storage, path, tag),
+                Make::BeforeTheFirstObject => LocalStore::open_as_it_is(storage, path, tag),
+            };
+            bounded(Arc::new(opened.map_err(|error| unusable(uri, &error))?))
+        }
         #[cfg(feature = "cold-store-aws")]
         Place::S3(uri) => Ok(Arc::new(super::s3::S3Store::open(uri, std::env::vars_os())?)),
     }
+}
+
+/// The words of an operation on some folder say nothing to whoever wrote a `cold_uri`.
+fn unusable(uri: &str, error: &BusError) -> BusError {
+    let reason = match error {
+        BusError::Io { reason, .. } => reason.clone(),
+        error => error.to_string(),
+    };
+    let problem = format!(
+        "retention.cold_uri {uri:?}: the folder cannot be made or opened ({reason}); name one that this user may make and write, or mount what should be there"
+    );
+    BusError::Config { problem }
 }
 
 #[cfg(feature = "cold-store")]
@@ -96,13 +124,53 @@ pub fn open_existing(uri: &str) -> Result<Arc<dyn ColdStore>, BusError> {
         let problem = format!("there is no archive at {uri:?}: it is not a folder");
         return Err(BusError::Config { problem });
     }
+    open_to_read(uri)
+}
+
+/// The archive at `uri`, to be read: a folder that is not there is an archive with nothing in it, and is not made.
+///
+/// # Errors
+/// [`BusError::Config`] for a `uri` that names none, [`BusError::Io`].
+pub fn open_to_read(uri: &str) -> Result<Arc<dyn ColdStore>, BusError> {
     let storage: Arc<dyn Storage> = Arc::new(OsStorage);
-    open(uri, &storage, "reader")
+    open(uri, &storage, "reader", Make::BeforeTheFirstObject)
+}
+
+/// Whether two URIs name one place. Nothing is touched.
+pub fn is_same_place(one: &str, other: &str) -> bool {
+    let normal = |uri: &str| match place(uri) {
+        Ok(Place::Folder(path)) => std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).ok(),
+        _ => None,
+    };
+    match (normal(one), normal(other)) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => one.trim_end_matches('/') == other.trim_end_matches('/'),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_place_is_one_however_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        assert!(is_same_place(path, &format!("{path}/")) && is_same_place(path, &format!("{path}/./")));
+        assert_eq!(is_same_place(path, &format!("file://{path}")), cfg!(feature = "cold-store"));
+        assert!(is_same_place("s3://b/x", "s3://b/x/") && !is_same_place("s3://b/x", "s3://b/y") && !is_same_place(path, "s3://b/x"));
+        assert!(!is_same_place(path, &format!("{path}/below")));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_told_as_the_cold_uri_that_names_it() {
+        let storage: Arc<dyn Storage> = Arc::new(OsStorage);
+        let refused = open("/proc/nope", &storage, "me", Make::Now).map(drop).unwrap_err();
+        let words = refused.to_string();
+        assert!(matches!(refused, BusError::Config { .. }), "{words}");
+        assert!(words.contains("cold_uri \"/proc/nope\"") && words.contains("name one that this user may make"), "{words}");
+    }
 
     /// B-028.
     #[test]

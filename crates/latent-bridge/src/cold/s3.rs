@@ -46,7 +46,11 @@ impl S3Store {
             .with_bucket_name(bucket)
             .with_client_options(ClientOptions::new().with_timeout(Duration::from_millis(millis)))
             .with_retry(RetryConfig { max_retries: 1, retry_timeout: Duration::from_millis(millis / 2), ..RetryConfig::default() });
-        for (key, value) in of_environment(environment)? {
+        let settings = of_environment(environment)?;
+        if !says_who_asks(&settings) {
+            return Err(refused(NOBODY));
+        }
+        for (key, value) in settings {
             builder = builder.with_config(key, value);
         }
         let client = builder.build().map_err(|error| refused(&words(&error)))?;
@@ -83,6 +87,25 @@ fn of_environment(environment: impl IntoIterator<Item = (OsString, OsString)>) -
         found.push((key, value));
     }
     Ok(found)
+}
+
+/// What is wrong with an environment that says nothing of credentials.
+const NOBODY: &str = "the environment does not say who asks: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a \
+                      store that takes everybody, or AWS_METADATA_ENDPOINT=http://169.254.169.254 to have the credentials of the machine";
+
+/// Whether there is anything to have credentials from. Else the client would ask the address at which clouds give out those of a machine, which
+/// nobody told it to: anybody may answer there, and elsewhere nobody does.
+fn says_who_asks(settings: &[(AmazonS3ConfigKey, String)]) -> bool {
+    use AmazonS3ConfigKey as Key;
+    let has = |wanted: Key| settings.iter().any(|(key, _)| *key == wanted);
+    let is_on = |value: &str| matches!(&*value.to_ascii_lowercase(), "1" | "true" | "on" | "yes" | "y");
+    has(Key::AccessKeyId)
+        || has(Key::SecretAccessKey)
+        || settings.iter().any(|(key, value)| *key == Key::SkipSignature && is_on(value))
+        || (has(Key::WebIdentityTokenFile) && has(Key::RoleArn))
+        || has(Key::ContainerCredentialsRelativeUri)
+        || (has(Key::ContainerCredentialsFullUri) && has(Key::ContainerAuthorizationTokenFile))
+        || has(Key::MetadataEndpoint)
 }
 
 /// As the bus does for its own connections (B-046): a provider that the application chose stays.
@@ -153,7 +176,7 @@ impl ColdStore for S3Store {
                 let location = meta.location.to_string();
                 let Some(path) = location.strip_prefix(&own) else { continue };
                 if path.starts_with(&wanted) && *path > *behind {
-                    out.push(Listed { path: path.to_owned(), bytes: meta.size });
+                    out.push(Listed::object(path.to_owned(), meta.size));
                 }
             }
             Ok(out)
@@ -190,14 +213,43 @@ mod tests {
         assert!(of_environment([("PATH".into(), OsString::from_vec(vec![0xff]))]).unwrap().is_empty(), "others are not looked at");
     }
 
+    const KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "me"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+
+    fn open(uri: &str, variables: &[(&str, &str)]) -> Result<S3Store, BusError> {
+        S3Store::open(uri, variables.iter().map(|(name, value)| (name.into(), value.into())))
+    }
+
+    #[test]
+    fn no_machine_is_asked_for_credentials_unless_somebody_said_so() {
+        let who: [&[(&str, &str)]; 5] = [
+            &KEYS,
+            &[("AWS_SKIP_SIGNATURE", "true")],
+            &[("AWS_METADATA_ENDPOINT", "http://169.254.169.254")],
+            &[("AWS_WEB_IDENTITY_TOKEN_FILE", "/t"), ("AWS_ROLE_ARN", "r")],
+            &[("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/x")],
+        ];
+        for variables in who {
+            assert!(open("s3://b", variables).is_ok(), "{variables:?}");
+        }
+        let nobody: [&[(&str, &str)]; 4] =
+            [&[], &[("AWS_REGION", "eu")], &[("AWS_SKIP_SIGNATURE", "false")], &[("AWS_ROLE_ARN", "r"), ("HOME", "/")]];
+        for variables in nobody {
+            let refused = open("s3://b", variables).map(drop).unwrap_err().to_string();
+            assert!(
+                refused.contains("s3://b") && refused.contains("AWS_ACCESS_KEY_ID") && refused.contains("AWS_SKIP_SIGNATURE"),
+                "{refused}"
+            );
+        }
+    }
+
     #[test]
     fn a_uri_names_a_bucket_and_a_prefix_of_whole_parts() {
         for uri in ["s3://", "s3:///x", "s3://b//x", "s3://b/../x", "s3://b/x?y", "s3://b/a%20b", "http://b/x"] {
-            let refused = S3Store::open(uri, []).map(drop).unwrap_err();
+            let refused = open(uri, &KEYS).map(drop).unwrap_err();
             assert!(matches!(refused, BusError::Config { .. }), "{uri}");
         }
         for (uri, prefix) in [("s3://b", ""), ("s3://b/", ""), ("s3://b/x/y/", "x/y/"), ("s3://b/x", "x/")] {
-            assert_eq!(S3Store::open(uri, []).unwrap().prefix, prefix, "{uri}");
+            assert_eq!(open(uri, &KEYS).unwrap().prefix, prefix, "{uri}");
         }
     }
 }

@@ -21,6 +21,15 @@ pub struct Listed {
     pub path: String,
     /// Its size.
     pub bytes: u64,
+    /// It is no object, and what it is: for whoever verifies, so that nothing is left out in silence. It cannot be read.
+    pub stray: Option<&'static str>,
+}
+
+impl Listed {
+    /// An object.
+    pub const fn object(path: String, bytes: u64) -> Self {
+        Self { path, bytes, stray: None }
+    }
 }
 
 /// Objects that are written once and read back.
@@ -38,7 +47,7 @@ pub trait ColdStore: Send + Sync {
     fn get(&self, path: &str, bytes_max: u64) -> Result<Option<Bytes>, ColdError>;
 
     /// Objects whose path begins with `prefix` and comes after `after`, in the order of their bytes, at most `count_max`. Fewer than that
-    /// means that the store knows of no more. Only verification and restoring list: archiving needs no right to it.
+    /// means that the store knows of no more. A stray may also be one that stands where a folder of the prefix should be. Only verification and restoring list: archiving needs no right to it.
     ///
     /// # Errors
     /// [`ColdError`].

@@ -32,7 +32,10 @@ impl Target {
     pub(super) fn open(uri: &str, storage: &Arc<dyn Storage>, options: &ArchiveOptions, tag: &str) -> Result<Self, BusError> {
         let store = match &options.stores {
             Some(stores) => stores.open(uri)?,
-            None => places::open(uri, storage, tag)?,
+            None => {
+                let make = if options.probes_at_start { places::Make::Now } else { places::Make::BeforeTheFirstObject };
+                places::open(uri, storage, tag, make)?
+            }
         };
         let target = Self { uri: uri.to_owned(), store, proof: Mutex::new(Proof::Unknown) };
         if !options.probes_at_start {

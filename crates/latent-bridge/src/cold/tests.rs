@@ -4,6 +4,7 @@ mod clocks;
 #[cfg(feature = "cold-store")]
 mod hanging;
 mod many;
+mod problems;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

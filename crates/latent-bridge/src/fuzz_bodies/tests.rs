@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::{TARGETS, Target};
+use crate::cold::fuzz_bodies::corpus as cold_json_corpus;
 use crate::cold::segment::tests::corpus as cold_corpus;
 use crate::engine::embedded::fuzz_bodies::corpus as log_corpus;
 
@@ -72,6 +73,7 @@ topics:
 fn made() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let mut made = log_corpus();
     made.extend(cold_corpus());
+    made.extend(cold_json_corpus());
     made.push(("manifest", "two-topics", MANIFEST.into()));
     made.push(("manifest", "flow", b"{manifest_version: 1, name: x, topics: [{name: t, partitions: 1}]}".to_vec()));
     made.push(("schema", "recursive-with-payload", format!("{SCHEMA}\0{PAYLOAD}").into()));

@@ -65,7 +65,8 @@ pub struct RetentionSpec {
     /// Hours a cluster remembers uids; as long as `hot_hours` when not given, and never longer.
     #[serde(default, deserialize_with = "number::optional_hours", skip_serializing_if = "Option::is_none")]
     pub dedup_hours: Option<u32>,
-    /// Where expired events are archived.
+    /// Where expired events are archived: a folder, or the URI of a store. A folder that is relative is so to the working directory of the
+    /// program; `latent` makes it relative to the manifest's folder as it reads one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold_uri: Option<String>,
     /// Form of the archive.

@@ -56,6 +56,7 @@ use tokio::sync::Semaphore;
 
 use crate::cold::ArchiveStatistics;
 use crate::cold::archive::Pass;
+use crate::cold::beginnings::{self, Beginnings};
 use crate::cold::export::AttestedHead;
 use crate::manifest::ColdFormat;
 use crate::{
@@ -102,6 +103,8 @@ pub struct NatsBus {
     archiving: Option<Archiving>,
     /// Topics that are archived.
     archived: Vec<String>,
+    /// From where on topics are archived.
+    beginnings: Beginnings,
     executor: ConnectorExecutor,
 }
 
@@ -151,6 +154,7 @@ impl NatsBus {
     {
         let schemas = provision::preflight(&options, manifest)?;
         let archive = provision::open_archive(&options, manifest)?;
+        let archive_options = options.archive.clone();
         let executor = ConnectorExecutor::new(THREAD)?;
         let opened = executor.submit_within(provision::time_of(manifest), opening(options, manifest.clone(), schemas, streams));
         let shared = opened.wait().map_err(|fault| of_fault(fault, "opening the bus"))??;
@@ -159,7 +163,14 @@ impl NatsBus {
         let in_segments = |topic: &crate::TopicSpec| topic.retention.cold_format == Some(ColdFormat::Segments);
         let is_archived = |topic: &&crate::TopicSpec| topic.retention.cold_uri.is_some() && !in_segments(topic);
         let archived = manifest.topics.iter().filter(is_archived).map(|topic| topic.name.clone()).collect();
-        Ok(Self { manifest: manifest.clone(), shared, archiving, archived, executor })
+        let mut bus = Self { manifest: manifest.clone(), shared, archiving, archived, executor, beginnings: Beginnings::default() };
+        if let (Some(options), Some(_)) = (&archive_options, &bus.archiving) {
+            // What is in a stream before it is archived here may be archived by nobody.
+            let next = |topic: &str, partition: Partition| bus.bounds(topic, partition).ok().map(|(_, next)| next);
+            let outbox = provision::outbox_of(options, manifest);
+            bus.beginnings = Beginnings::keep(&*options.storage, &outbox, &beginnings::archived(manifest), &next)?;
+        }
+        Ok(bus)
     }
 
     /// The manifest in force.
@@ -406,6 +417,10 @@ impl EventBus for NatsBus {
 
     fn archive_head(&self, topic: &str, partition: Partition) -> Result<Option<AttestedHead>, BusError> {
         self.archiving.as_ref().map_or(Ok(None), |archiving| archiving.archive.head(topic, partition))
+    }
+
+    fn archived_since(&self, topic: &str, partition: Partition) -> Result<Option<Offset>, BusError> {
+        Ok(self.beginnings.since(topic, partition))
     }
 
     fn archive_statistics(&self) -> Option<ArchiveStatistics> {

@@ -13,6 +13,7 @@ use super::connect::connect;
 use super::options::NatsOptions;
 use super::signals::Signals;
 use super::streams::{self, Plan};
+use crate::cold::ArchiveOptions;
 use crate::cold::archive::Archive;
 use crate::cold::places;
 use crate::connector::{ConnectorExecutor, ConnectorFault};
@@ -64,8 +65,13 @@ pub(super) fn preflight(options: &NatsOptions, manifest: &BridgeManifest) -> Res
 /// The archive that the manifest asks for. Nobody is dialled but its stores.
 pub(super) fn open_archive(options: &NatsOptions, manifest: &BridgeManifest) -> Result<Option<Archive>, BusError> {
     let Some(archive) = &options.archive else { return Ok(None) };
-    let outbox = archive.outbox.clone().unwrap_or_else(|| default_outbox(&manifest.name));
+    let outbox = outbox_of(archive, manifest);
     Archive::open(&archive.storage, manifest, archive, &outbox, &format!("the bus {} on NATS", manifest.name))
+}
+
+/// Where the outbox of this bus is.
+pub(super) fn outbox_of(archive: &ArchiveOptions, manifest: &BridgeManifest) -> PathBuf {
+    archive.outbox.clone().unwrap_or_else(|| default_outbox(&manifest.name))
 }
 
 /// Where the outbox of a bus is when nobody says (B-070): two deployments never share one by accident.

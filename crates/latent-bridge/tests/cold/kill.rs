@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use latent_bridge::cold::open_archive;
 use latent_bridge::cold::restore::{Progress, Restoration, Step};
-use latent_bridge::cold::verify::Verification;
+use latent_bridge::cold::verify::{Known, Verification};
 use latent_bridge::embedded::EngineOptions;
 
 use super::*;
@@ -19,7 +19,7 @@ const KILLS: usize = 10;
 const WORDS: &str = "the archive into t";
 
 fn archive_of<'v>(store: &'v dyn latent_bridge::cold::ColdStore, keys: &'v Keys) -> Verification<'v> {
-    Verification { store, topic: None, partition: None, keys: Some(keys), heads: &[], log: None, dense: true }
+    Verification { store, topic: None, partition: None, keys: Some(keys), heads: &[], log: None, dense: true, known: Known::default() }
 }
 
 /// Restores what is not there yet, and tells of each step.

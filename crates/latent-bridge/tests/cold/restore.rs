@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use latent_bridge::EventBus;
 use latent_bridge::cold::restore::{Progress, Restoration, RestoreError, RestoreReport};
-use latent_bridge::cold::verify::Verification;
+use latent_bridge::cold::verify::{Known, Verification};
 
 use super::*;
 
@@ -29,7 +29,16 @@ fn empty(topics: &[(&str, u32)]) -> (tempfile::TempDir, EmbeddedBroker) {
 
 fn restore_from(store: &MemoryStore, bus: &dyn EventBus, into: Option<&str>, progress: Progress) -> Result<RestoreReport, RestoreError> {
     let keys = Keys::one();
-    let archive = Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &[], log: None, dense: true };
+    let archive = Verification {
+        store,
+        topic: None,
+        partition: None,
+        keys: Some(&keys),
+        heads: &[],
+        log: None,
+        dense: true,
+        known: Known::default(),
+    };
     Restoration { archive, bus, key_by_key: false, into }.run(progress, &mut |_| Ok(()), &mut |_| {})
 }
 
@@ -88,7 +97,16 @@ fn a_restoration_that_ends_after_any_batch_goes_on_where_it_was() {
     let (_archived, broker, store) = archive();
     let (_directory, other) = empty(&[("t", 2)]);
     let keys = Keys::one();
-    let archive = Verification { store: &store, topic: None, partition: None, keys: Some(&keys), heads: &[], log: None, dense: true };
+    let archive = Verification {
+        store: &store,
+        topic: None,
+        partition: None,
+        keys: Some(&keys),
+        heads: &[],
+        log: None,
+        dense: true,
+        known: Known::default(),
+    };
     let mut kept = Progress::of(WORDS).to_json();
     for _ in 0..2 {
         let progress = Progress::from_json(&kept, WORDS).unwrap();
@@ -149,7 +167,16 @@ fn an_object_that_changes_after_it_was_verified_is_not_published() {
     let path = store.objects().into_keys().next_back().unwrap();
     let (_directory, other) = empty(&[("t", 2)]);
     let keys = Keys::one();
-    let archive = Verification { store: &store, topic: None, partition: None, keys: Some(&keys), heads: &[], log: None, dense: true };
+    let archive = Verification {
+        store: &store,
+        topic: None,
+        partition: None,
+        keys: Some(&keys),
+        heads: &[],
+        log: None,
+        dense: true,
+        known: Known::default(),
+    };
     let mut flipped = false;
     let tell = &mut |step: latent_bridge::cold::restore::Step<'_>| {
         if matches!(step, latent_bridge::cold::restore::Step::Publishing(_)) && !std::mem::replace(&mut flipped, true) {

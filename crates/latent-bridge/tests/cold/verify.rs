@@ -3,7 +3,7 @@
 use latent_bridge::cold::ColdStore as _;
 use latent_bridge::cold::export::{ArchiveHead, ItemSource};
 use latent_bridge::cold::segment::{FinishedSegment, PreviousSegment, Pushed, SegmentBuilder, SegmentPlace};
-use latent_bridge::cold::verify::{FindingKind, Verification, VerifyReport};
+use latent_bridge::cold::verify::{FindingKind, Known, Verification, VerifyReport};
 use latent_bridge::{BusError, EventBus};
 use latent_core::Record;
 
@@ -56,6 +56,7 @@ impl Archived {
             heads: if matches!(with, With::KeysAndHeads | With::Everything) { &self.heads } else { &[] },
             log: (with == With::Everything).then_some(&self.broker as _),
             dense: true,
+            known: Known::default(),
         };
         verification.run(&mut |_| {}).unwrap()
     }
@@ -337,6 +338,7 @@ fn an_unknown_key_is_told_as_that_and_one_topic_or_partition_can_be_looked_at_al
         heads: &archived.heads,
         log: None,
         dense: true,
+        known: Known::default(),
     };
     let report = verification(None, None, &other).run(&mut |_| {}).unwrap();
     assert_eq!(report.findings.counts().keys().copied().collect::<Vec<_>>(), [FindingKind::UnknownKey]);
@@ -351,8 +353,16 @@ fn an_unknown_key_is_told_as_that_and_one_topic_or_partition_can_be_looked_at_al
 fn a_store_that_cannot_be_read_is_an_error_and_no_finding() {
     let archived = archive();
     archived.store.set_down(true);
-    let verification =
-        Verification { store: &archived.store, topic: None, partition: None, keys: None, heads: &[], log: None, dense: true };
+    let verification = Verification {
+        store: &archived.store,
+        topic: None,
+        partition: None,
+        keys: None,
+        heads: &[],
+        log: None,
+        dense: true,
+        known: Known::default(),
+    };
     assert!(verification.run(&mut |_| {}).is_err());
     archived.store.set_down(false);
     assert!(archived.store.get("t", 1).unwrap().is_none());

@@ -92,6 +92,8 @@ fn an_object_of_the_same_bytes_is_success_and_one_of_other_bytes_keeps_its_recor
     let report = broker.maintain(UnixMillis(THEN)).unwrap();
     assert_eq!((report.expired_records, &*report.unarchived_topics), (0, &["t".to_owned()][..]));
     assert_eq!((report.intents_pending, report.intents_quarantined), (1, 1));
+    let [problem] = &*report.archive_problems else { panic!("told once: {report:?}") };
+    assert!(problem.contains(&foreign) && problem.contains("of topic \"t\"") && problem.contains("move one away"), "{problem}");
     assert_eq!(&store.objects()[&foreign][..], b"something else", "never overwritten");
     assert_eq!(broker.statistics()[0].partitions.iter().map(|partition| partition.records).sum::<u64>(), 40);
     // Somebody moves it away.
@@ -156,6 +158,7 @@ fn without_a_key_nothing_is_staged_and_nothing_leaves_until_one_is_set() {
     let aged = Aged::new(ArchiveOptions { control_keys: Vec::new(), ..archive(&store) }, "x");
     let report = aged.broker.maintain(UnixMillis(THEN)).unwrap();
     assert_eq!((report.expired_records, report.unarchived_topics.len(), aged.outbox().len()), (0, 1, 0));
+    assert!(report.archive_problems[0].starts_with("topic \"t\": ") && report.archive_problems[0].contains("no control key"), "{report:?}");
     for weak in [[0; 32], [0xff; 32]] {
         assert!(matches!(aged.broker.set_control_key(weak), Err(BusError::Config { .. })));
     }
@@ -204,6 +207,7 @@ fn while_an_intent_cannot_be_written_or_synced_nothing_leaves() {
         test.inject(&[fault]);
         let report = broker.maintain(UnixMillis(THEN)).unwrap();
         assert_eq!(report.unarchived_topics, ["t"], "{fault:?}");
+        assert!(!report.archive_problems.is_empty(), "{fault:?}: {report:?}");
         assert!(report.expired_records <= report.intents_completed && report.expired_records < 40, "{fault:?}: {report:?}");
         let names = std::fs::read_dir(directory.path().join("cold-outbox")).unwrap();
         let temporary = names.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".tmp")).count();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use latent_bridge::cold::segment::SegmentSizes;
-use latent_bridge::cold::verify::{Verification, VerifyReport};
+use latent_bridge::cold::verify::{Known, Verification, VerifyReport};
 use latent_bridge::cold::{ArchiveOptions, ColdStore, ControlKeys};
 use latent_bridge::embedded::{EngineOptions, Storage};
 use latent_bridge::manifest::ColdFormat;
@@ -75,7 +75,8 @@ pub(super) fn verified(broker: &EmbeddedBroker, store: &dyn ColdStore, context: 
     let heads: Vec<_> = heads.map(|attested| attested.head).collect();
     let keys = ControlKeys::new(&[KEY]).unwrap();
     let log = Some(broker as &dyn EventBus);
-    let verification = Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &heads, log, dense: true };
+    let verification =
+        Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &heads, log, dense: true, known: Known::default() };
     let report = verification.run(&mut |_| {}).unwrap();
     assert_eq!(report.findings.kept(), [], "{context}");
     assert_eq!(report.unattested_ends, 0, "{context}");
@@ -128,6 +129,8 @@ fn while_the_store_is_away_nothing_leaves_and_then_everything_goes_once() {
     store.set_down(true);
     let report = broker.maintain(UnixMillis(THEN)).unwrap();
     assert_eq!((report.expired_records, report.unarchived_topics.len(), report.unreachable_topics.len()), (0, 1, 1), "{report:?}");
+    let [problem] = &*report.archive_problems else { panic!("told once: {report:?}") };
+    assert!(problem.starts_with("t/p0 on its way to ") && problem.contains("failed: planned"), "{problem}");
     assert_eq!(hot(&broker), 50);
     store.set_down(false);
     finished(&broker, &*store, "the store is back");

@@ -3,7 +3,7 @@
 use latent_bridge::cold::export::ArchiveHead;
 use latent_bridge::cold::restore::{Progress, Restoration};
 use latent_bridge::cold::segment::SegmentSizes;
-use latent_bridge::cold::verify::{Verification, VerifyReport};
+use latent_bridge::cold::verify::{Known, Verification, VerifyReport};
 use latent_bridge::cold::{ArchiveOptions, ControlKeys};
 use latent_bridge::manifest::ColdFormat;
 use latent_bridge::nats_bus::NatsOptions;
@@ -46,7 +46,8 @@ pub(crate) fn verified(site: &Site, bus: &NatsBus) -> VerifyReport {
     let (keys, heads) = (ControlKeys::new(&[KEY]).unwrap(), heads(bus));
     let log = Some(bus as &dyn EventBus);
     let store = &*site.store;
-    let verification = Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &heads, log, dense: false };
+    let verification =
+        Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &heads, log, dense: false, known: Known::default() };
     verification.run(&mut |_| {}).unwrap()
 }
 
@@ -109,7 +110,16 @@ fn an_archive_is_restored_onto_a_broker_in_its_order() {
     let to = bus(&other);
     let keys = ControlKeys::new(&[KEY]).unwrap();
     let store = &*site.store;
-    let archive = Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &[], log: None, dense: false };
+    let archive = Verification {
+        store,
+        topic: None,
+        partition: None,
+        keys: Some(&keys),
+        heads: &[],
+        log: None,
+        dense: false,
+        known: Known::default(),
+    };
     let restoration = Restoration { archive, bus: &to, key_by_key: true, into: None };
     for already_there in [0, 40] {
         let report = restoration.run(Progress::of(""), &mut |_| Ok(()), &mut |_| {}).unwrap();

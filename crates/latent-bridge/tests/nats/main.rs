@@ -12,6 +12,7 @@ mod closing;
 mod cluster;
 mod cold;
 mod cold_crash;
+mod cold_expected;
 mod cold_holes;
 mod cold_republished;
 mod cold_segments;

@@ -226,6 +226,13 @@ impl EventBus for NodeBus {
         }
     }
 
+    fn archived_since(&self, topic: &str, partition: Partition) -> Result<Option<Offset>, BusError> {
+        match self.read(Request::ArchivedSince { topic: topic.to_owned(), partition: partition.0 }, (topic, partition))? {
+            Answer::ArchivedSince(offset) => Ok(offset.map(Offset)),
+            _ => Err(unexpected()),
+        }
+    }
+
     fn archive_statistics(&self) -> Option<ArchiveStatistics> {
         match self.ask(Request::ArchiveIntents) {
             Ok(Answer::ArchiveIntents(statistics)) => statistics,

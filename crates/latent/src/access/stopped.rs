@@ -42,7 +42,7 @@ impl LazyBus {
         if let Some(bus) = &*open {
             return Ok(Arc::clone(bus));
         }
-        let bus = Arc::new(broker::open(&self.config)?);
+        let bus = Arc::new(broker::open_for_command(&self.config)?);
         *open = Some(Arc::clone(&bus));
         Ok(bus)
     }

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
+use latent_bridge::cold::ControlKeys;
+use latent_secrets::control_key_from_file;
+
 use super::draft::Draft;
+use super::load::NamedFiles;
 use super::problem::Fault;
 use super::section::{Report, Section};
 use super::settings::ArchiveConfig;
@@ -10,13 +14,17 @@ use super::settings::ArchiveConfig;
 const EXAMPLE: &str = "control_key_files = [\"archive.key\"], the newest first";
 
 /// Reads the table. Without one there are no keys.
-pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder: &Path) -> ArchiveConfig {
+pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder: &Path, named: NamedFiles) -> ArchiveConfig {
     let Some(mut section) = section else { return ArchiveConfig::default() };
     let files = section.required_texts(report, "control_key_files", EXAMPLE);
     let max = latent_bridge::limits::CONTROL_KEYS;
     for file in &files {
         if file.value.is_empty() {
             report.push(file.at, Fault::Empty { table: section.label().to_owned(), key: "control_key_files", example: EXAMPLE });
+        } else if named == NamedFiles::MustExist
+            && let Err(problem) = usable(&folder.join(file.value))
+        {
+            report.push(file.at, Fault::ControlKey { problem });
         }
     }
     if files.len() > max.max_usize() {
@@ -25,6 +33,14 @@ pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder
     }
     section.finish(report, &[]);
     ArchiveConfig { control_key_files: files.into_iter().map(|file| folder.join(file.value)).collect() }
+}
+
+/// Whether a node could start with this key.
+fn usable(file: &Path) -> Result<(), String> {
+    let key = control_key_from_file(file).map_err(|error| error.to_string())?;
+    ControlKeys::new(&[*key])
+        .map(drop)
+        .map_err(|_| format!("the control key file {} holds zeros or 0xFF, which protect nothing", file.display()))
 }
 
 /// What is to be archived needs a key, so that the archive takes nothing that this node did not write (B-073).

@@ -177,10 +177,29 @@ pub(crate) fn read_manifest(path: &Path) -> Result<BridgeManifest, ManifestRefus
     let mut text = String::new();
     let (file, _) = component_file::open(path).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
     file.take(cap.saturating_add(1)).read_to_string(&mut text).map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
-    let manifest = BridgeManifest::from_yaml(&text).map_err(|error| ManifestRefusal::of_the_text(path, error))?;
+    let mut manifest = BridgeManifest::from_yaml(&text).map_err(|error| ManifestRefusal::of_the_text(path, error))?;
+    place_archives(path, &mut manifest)?;
     // What the engine cannot do is told before anything is started.
     check_supported(&manifest).map_err(|error| ManifestRefusal::of_the_engine(path, error))?;
     Ok(manifest)
+}
+
+/// A folder of an archive is relative to the manifest's folder, as schemas are: from wherever a command is run, it is the same one.
+fn place_archives(path: &Path, manifest: &mut BridgeManifest) -> Result<(), ManifestRefusal> {
+    let is_relative = |uri: &str| !uri.contains("://") && Path::new(uri).is_relative();
+    for topic in &mut manifest.topics {
+        let Some(uri) = topic.retention.cold_uri.as_mut().filter(|uri| is_relative(uri)) else { continue };
+        // A bare file name has the empty path as its parent, which names the working directory.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+        let folder = folder.canonicalize().map_err(|error| ManifestRefusal::of_the_file(path, &error))?;
+        let placed = folder.join(&uri);
+        let problem = || {
+            format!("topic {:?}: cold_uri {uri:?} lies in {}, which is not UTF-8; name an absolute folder", topic.name, folder.display())
+        };
+        let placed = placed.to_str().ok_or_else(|| ManifestRefusal { file: path.to_owned(), place: None, problem: problem() })?;
+        placed.clone_into(uri);
+    }
+    Ok(())
 }
 
 fn check_supported(manifest: &BridgeManifest) -> Result<(), BusError> {

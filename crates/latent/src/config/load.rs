@@ -119,7 +119,7 @@ fn read_document(report: &mut Report<'_>, document: &Document<&str>, folder: Pat
     let data_dir = node.as_ref().map(|node| node.data_dir.as_path());
     let secrets = secrets::read(report, secrets_table, &folder, data_dir);
     let archive_table = root.table(report, "archive");
-    let archive = archive::read(report, archive_table, &folder);
+    let archive = archive::read(report, archive_table, &folder, files);
     let pools_table = root.table(report, "pools");
     let pools = provider::read_pools(report, pools_table);
     let providers = root.tables(report, "provider").into_iter().map(|section| provider::read(report, section, &folder)).collect();

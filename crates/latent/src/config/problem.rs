@@ -96,6 +96,8 @@ pub(super) enum Fault {
     NoControlKey { topic: String },
     #[error("control_key_files in [archive] names {count} files, and at most {max} keys are kept")]
     TooManyKeys { count: usize, max: u64 },
+    #[error("{problem}")]
+    ControlKey { problem: String },
     #[error("{who} has credentials and there is no [secrets]")]
     NoSecrets { who: String },
     #[error("provider {provider:?} maps topics of tenant {tenant:?} and has no credential for it")]
@@ -172,6 +174,7 @@ impl Fault {
             Self::SecretName { .. } => "config-secret-name",
             Self::NoControlKey { .. } => "config-no-control-key",
             Self::TooManyKeys { .. } => "config-control-keys",
+            Self::ControlKey { .. } => "config-control-key",
             Self::NoSecrets { .. } => "config-no-secrets",
             Self::NoCredential { .. } => "config-no-credential",
             Self::UnusedCredential { .. } => "config-unused-credential",
@@ -236,7 +239,7 @@ impl Fault {
             Self::DevOnNats => "use kind = \"embedded\" in the folder's latent.toml, or `latent run -c FILE` with this one".to_owned(),
             Self::ShareOnNats { .. } => "remove share, and give the other tenant a topic of its own".to_owned(),
             Self::SecretName { .. } => "use the name under which `latent secret list` shows it".to_owned(),
-            Self::NoControlKey { .. } | Self::TooManyKeys { .. } => self.next_step_of_archive(),
+            Self::NoControlKey { .. } | Self::TooManyKeys { .. } | Self::ControlKey { .. } => self.next_step_of_archive(),
             Self::NoSecrets { .. } => "add [secrets] with key_file = \"secrets.key\"; docs/secrets.md shows how to make one".to_owned(),
             Self::NoCredential { tenant, .. } => {
                 format!("add credentials = [{{ tenant = {tenant:?}, user = \"USER\", secret = \"NAME\" }}]")
@@ -262,6 +265,7 @@ impl Fault {
     /// The same of what is about the archive.
     fn next_step_of_archive(&self) -> String {
         let step = match self {
+            Self::ControlKey { .. } => "correct the file or its name; docs/archive.md shows how to make one",
             Self::TooManyKeys { .. } => "leave out the oldest, once `latent bus maintain` leaves no export of its time pending",
             _ => "add [archive] with control_key_files = [\"archive.key\"]; docs/archive.md shows how to make one",
         };

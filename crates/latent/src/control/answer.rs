@@ -91,6 +91,9 @@ fn read(target: &dyn ControlTarget, request: Request, handed_over: &dyn Fn(Activ
             Answer::ArchiveHead(head.map(|head| HeadInfo { document: head.document }))
         }
         Request::ArchiveIntents => Answer::ArchiveIntents(target.bus()?.archive_statistics()),
+        Request::ArchivedSince { topic, partition } => {
+            Answer::ArchivedSince(target.bus()?.archived_since(&topic, Partition(partition))?.map(|offset| offset.0))
+        }
         Request::ForgetTrigger { id } => Answer::Forgotten(target.forget_trigger(&id)?),
     })
 }

@@ -134,6 +134,13 @@ pub(crate) enum Request {
     },
     /// What waits on its way into the archive.
     ArchiveIntents,
+    /// From which offset on a partition is archived.
+    ArchivedSince {
+        /// Topic.
+        topic: String,
+        /// Partition.
+        partition: u32,
+    },
 }
 
 impl Request {
@@ -163,7 +170,8 @@ impl Request {
             | Self::RemovedTriggers { .. }
             | Self::ForgetTrigger { .. }
             | Self::ArchiveHead { .. }
-            | Self::ArchiveIntents => false,
+            | Self::ArchiveIntents
+            | Self::ArchivedSince { .. } => false,
         }
     }
 }
@@ -238,6 +246,8 @@ pub(crate) enum Answer {
     ArchiveHead(Option<HeadInfo>),
     /// To [`Request::ArchiveIntents`]; `None` without an archive.
     ArchiveIntents(Option<ArchiveStatistics>),
+    /// To [`Request::ArchivedSince`]; `None` where that is not known.
+    ArchivedSince(Option<u64>),
     /// The request could not be fulfilled.
     Fault(Fault),
 }

@@ -125,6 +125,9 @@ pub(crate) struct Maintained {
     /// Topics whose cold store could not be reached.
     #[serde(default)]
     pub(crate) unreachable_topics: Vec<String>,
+    /// What could not be archived, in words.
+    #[serde(default)]
+    pub(crate) archive_problems: Vec<String>,
 }
 
 impl From<MaintenanceReport> for Maintained {
@@ -142,6 +145,7 @@ impl From<MaintenanceReport> for Maintained {
             intents_quarantined: report.intents_quarantined,
             unarchived_topics: report.unarchived_topics,
             unreachable_topics: report.unreachable_topics,
+            archive_problems: report.archive_problems,
         }
     }
 }

@@ -61,7 +61,7 @@ impl ColdStore for Counting {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let objects = self.objects.lock().unwrap();
         let fits = objects.iter().filter(|(path, _)| path.starts_with(prefix) && path.as_str() > after).take(count_max);
-        Ok(fits.map(|(path, bytes)| Listed { path: path.clone(), bytes: bytes.len() as u64 }).collect())
+        Ok(fits.map(|(path, bytes)| Listed { path: path.clone(), bytes: bytes.len() as u64, stray: None }).collect())
     }
 }
 

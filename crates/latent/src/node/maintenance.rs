@@ -123,7 +123,7 @@ fn told(done: Maintained) -> (Condition, Option<String>) {
     if done.is_complete() {
         return (Condition::Sound, None);
     }
-    let words = format!("maintenance is incomplete: {}", incomplete_maintenance(&done));
+    let words = format!("maintenance is incomplete: {}", incomplete_maintenance(&done).replace('\n', "; "));
     let left = |count| if count == 0 { Leftovers::None } else { Leftovers::Some };
     let condition = Condition::Incomplete {
         files: left(done.unremoved_files),

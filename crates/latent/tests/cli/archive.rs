@@ -17,7 +17,7 @@ use super::*;
 const EVENTS: usize = 60;
 
 /// A provisioned folder, with an archive of events of the topic `in` in `archive`, its heads, and the key that proves it.
-fn archived() -> CliEnv {
+pub(super) fn archived() -> CliEnv {
     let env = provisioned();
     let manifest = BridgeManifest::from_yaml(MANIFEST).unwrap();
     let from = EmbeddedBroker::provision(&env.folder().join("from"), &manifest).unwrap();
@@ -47,13 +47,13 @@ fn archived() -> CliEnv {
 }
 
 /// A file that is its owner's alone.
-fn key(env: &CliEnv, name: &str, content: &str) {
+pub(super) fn key(env: &CliEnv, name: &str, content: &str) {
     let file = env.write(name, content);
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// The segments of the archive, in order.
-fn segments(env: &CliEnv) -> Vec<PathBuf> {
+pub(super) fn segments(env: &CliEnv) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for partition in 0..3 {
         let folder = env.folder().join(format!("archive/in/p{partition}"));
@@ -63,9 +63,9 @@ fn segments(env: &CliEnv) -> Vec<PathBuf> {
     paths
 }
 
-const PROOF: [&str; 6] = ["--archive", "archive", "--key", "control.key", "--head", "heads.jsonl"];
+pub(super) const PROOF: [&str; 6] = ["--archive", "archive", "--key", "control.key", "--head", "heads.jsonl"];
 
-fn verify(env: &CliEnv, arguments: &[&str], status: i32) -> CliOutput {
+pub(super) fn verify(env: &CliEnv, arguments: &[&str], status: i32) -> CliOutput {
     env.run(["archive", "verify"].iter().chain(arguments)).with_status(status)
 }
 
@@ -115,7 +115,7 @@ fn an_archive_or_a_key_that_is_not_there_is_said_so() {
     assert!(error_of(&unproven)["why"].as_str().unwrap().contains("is not proven"), "{unproven:?}");
 }
 
-fn restore(env: &CliEnv, arguments: &[&str], status: i32) -> CliOutput {
+pub(super) fn restore(env: &CliEnv, arguments: &[&str], status: i32) -> CliOutput {
     env.run(["archive", "restore", "--archive", "archive", "--key", "control.key", "--json"].iter().chain(arguments)).with_status(status)
 }
 

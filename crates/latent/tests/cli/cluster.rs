@@ -14,7 +14,7 @@ const OPERATOR: &str = "operator";
 const USER: &str = "edge-1-bus";
 const PASSWORD: &str = "MARKER-5a0f";
 
-const TOPICS: &str = "\
+pub(super) const TOPICS: &str = "\
 manifest_version: 1
 name: demo
 topics:

@@ -129,7 +129,7 @@ fn an_error_is_three_lines() {
         [
             "error: topic \"one\" has no event with uid \"absent\"",
             "  why: no event that can be read has this uid",
-            " next: check topic and uid; `latent bus fetch` shows what is there, `latent bus stats` what is damaged",
+            " next: check topic and uid; `latent bus fetch` shows what is there, `latent bus stats` what is damaged; what has expired of a topic with a cold_uri is in its archive",
         ]
     );
     let mistyped = env.run(["bus", "fetch", "inn"]).with_status(1);

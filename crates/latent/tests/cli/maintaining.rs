@@ -52,6 +52,7 @@ fn maintenance_with_nothing_to_do_says_so() {
     let nothing = json!({
         "expired_records": 0, "expired_segments": 0, "skipped_topics": [], "unremoved_files": 0, "intents_completed": 0, "intents_pending": 0,
         "archived_records": 0, "archive_holes": 0, "intents_failed": 0, "intents_quarantined": 0, "unarchived_topics": [], "unreachable_topics": [],
+        "archive_problems": [],
     });
     let check = |env: &CliEnv| {
         assert_eq!(documents(&env.run(["bus", "maintain", "--json"]).with_status(0)), std::slice::from_ref(&nothing));

@@ -1,6 +1,9 @@
 //! One file for each part of the command line; what they share is here.
 
 mod archive;
+mod archive_on_broker;
+mod archive_promised;
+mod archive_refused;
 mod bench;
 mod broker;
 mod bulk;

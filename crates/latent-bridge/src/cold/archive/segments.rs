@@ -72,6 +72,7 @@ impl Archive {
                 }
                 let passing = fault.is_passing();
                 let text = fault.to_string();
+                pass.keep_problem(format!("{topic}/p{partition} on its way to {}: {text}", target.uri));
                 pass.note(target, &Err(fault));
                 Err(if passing { BusError::NotSent { reason: text } } else { BusError::Backend(text) })
             }

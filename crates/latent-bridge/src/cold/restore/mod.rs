@@ -175,7 +175,7 @@ impl Restoration<'_> {
         let mut found: Vec<(String, Partition)> = Vec::new();
         let mut after = String::new();
         while let Some(listed) = archive.store.list_after(&prefix, &after, 1)?.into_iter().next() {
-            match ArchivedName::parse(&listed.path).filter(|_| listed.path != PROBE_OBJECT) {
+            match ArchivedName::parse(&listed.path).filter(|_| listed.stray.is_none() && listed.path != PROBE_OBJECT) {
                 Some(name) => {
                     let (topic, partition) = name.place();
                     if archive.partition.is_none_or(|wanted| wanted == partition) {

@@ -63,6 +63,9 @@ impl<'r> PartitionReader<'r> {
         if self.names.is_empty() && self.has_more {
             let page = self.store.list_after(&self.prefix, &self.after, limits::ARCHIVE_LIST_PAGE.default_usize())?;
             self.has_more = page.len() == limits::ARCHIVE_LIST_PAGE.default_usize();
+            if let Some((stray, what)) = page.iter().find_map(|listed| Some((listed, listed.stray?))) {
+                return Err(RestoreError::Changed { object: stray.path.clone(), problem: what.to_owned() });
+            }
             if let Some(last) = page.last() {
                 self.after.clone_from(&last.path);
             }

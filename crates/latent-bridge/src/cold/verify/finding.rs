@@ -74,7 +74,15 @@ pub struct Finding {
 
 impl Finding {
     pub(super) fn of_unknown(path: &str) -> Self {
-        let problem = "no object of an archive has such a name".to_owned();
+        Self::of_path(path, "no object of an archive has such a name".to_owned())
+    }
+
+    /// What is in the place of an object, or in the way of some, and can be none.
+    pub(super) fn of_stray(path: &str, what: &str) -> Self {
+        Self::of_path(path, format!("{what}; it was not looked into, and what should lie there is not there"))
+    }
+
+    fn of_path(path: &str, problem: String) -> Self {
         let (topic, partition, first, last) = (None, None, None, None);
         Self { kind: FindingKind::Extra, topic, partition, first, last, object: Some(path.to_owned()), problem }
     }

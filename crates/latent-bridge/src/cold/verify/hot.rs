@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use latent_core::{Offset, Partition, Record};
 
-use super::before;
 use super::finding::{Finding, FindingKind};
 use crate::cold::export::{BusItems, ItemSource as _};
 use crate::cold::segment::Item;
@@ -16,9 +15,18 @@ pub(super) struct Hot<'b> {
     bounds: (Offset, Offset),
     from: Offset,
     page: VecDeque<Item>,
-    /// Ranges of offsets that the log has and the archive did not have yet, below the last one seen, ascending.
-    passed: Vec<(u64, u64)>,
+    /// What the log has and the archive did not have yet, below the last one seen, ascending.
+    passed: Vec<Passed>,
     failed: Option<BusError>,
+    is_off: bool,
+}
+
+/// Events from one offset to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Passed {
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) count: u64,
 }
 
 impl<'b> Hot<'b> {
@@ -28,19 +36,20 @@ impl<'b> Hot<'b> {
             Ok(bounds) => (bounds, None),
             Err(error) => ((Offset(0), Offset(0)), Some(error)),
         };
-        Self { items, bounds, from: bounds.0, page: VecDeque::new(), passed: Vec::new(), failed }
+        Self { items, bounds, from: bounds.0, page: VecDeque::new(), passed: Vec::new(), failed, is_off: false }
     }
 
     /// Why it could not be read, once.
     pub(super) fn failure(&mut self) -> Option<Finding> {
         let error = self.failed.take()?;
         let problem = format!("the log could not be compared: {error}");
-        self.bounds = (Offset(0), Offset(0));
+        self.is_off = true;
         Some(Finding::of(FindingKind::Unknown, (&self.items.topic, self.items.partition), self.from, None, problem))
     }
 
+    /// An empty log can be compared as well: nothing may lie behind its end.
     fn is_usable(&self) -> bool {
-        self.failed.is_none() && self.bounds.1 > self.bounds.0
+        self.failed.is_none() && !self.is_off
     }
 
     /// First offset that the log still has, and the one after its last.
@@ -122,40 +131,46 @@ impl<'b> Hot<'b> {
         let full = self.passed.len() >= limits::ARCHIVE_FINDINGS.default_usize();
         match self.passed.last_mut() {
             // Between two of a broker's offsets are those of other partitions: too many ranges become one, and never none.
-            Some((_, last)) if full || last.checked_add(1) == Some(offset) => *last = offset,
-            _ => self.passed.push((offset, offset)),
+            Some(range) if full || range.last.checked_add(1) == Some(offset) => {
+                range.last = offset;
+                range.count += 1;
+            }
+            _ => self.passed.push(Passed { first: offset, last: offset, count: 1 }),
         }
     }
 
     /// The archive has it after all.
     fn forget_passed(&mut self, offset: u64) {
-        let Some(at) = self.passed.iter().position(|(first, last)| (*first..=*last).contains(&offset)) else { return };
-        let (first, last) = self.passed.remove(at);
-        let rest = [(first, offset.checked_sub(1)), (offset.saturating_add(1), Some(last))];
-        let rest = rest.into_iter().filter_map(|(first, last)| last.filter(|last| *last >= first).map(|last| (first, last)));
-        self.passed.splice(at..at, rest);
+        let Some(at) = self.passed.iter().position(|range| (range.first..=range.last).contains(&offset)) else { return };
+        let Passed { first, last, count } = self.passed.remove(at);
+        let left = count.saturating_sub(1);
+        let before = offset.checked_sub(1).filter(|before| *before >= first);
+        let behind = offset.checked_add(1).filter(|behind| *behind <= last);
+        // Which of a range that has gaps are on which side is not known; that all are counted is.
+        let in_front = if behind.is_some() { left.min(offset - first) } else { left };
+        let parts = [
+            before.map(|last| Passed { first, last, count: in_front }),
+            behind.map(|first| Passed { first, last, count: left - in_front }),
+        ];
+        self.passed.splice(at..at, parts.into_iter().flatten().filter(|part| part.count > 0));
     }
 
     /// What the log has up to `end` and the archive does not. Nothing comes late for it any more.
-    pub(super) fn missing(&mut self, end: Offset) -> Vec<Finding> {
+    pub(super) fn missing(&mut self, end: Offset) -> Vec<Passed> {
         if self.is_usable()
             && end >= self.from
             && let Some(Some(there)) = self.advance_to(end)
+            && there.record().is_some()
         {
             self.note_passed(there.offset().0);
         }
-        let ranges = std::mem::take(&mut self.passed);
-        let one = |(first, last): (u64, u64)| {
-            let problem = "the log has it, and the archive does not".to_owned();
-            Finding::of(FindingKind::Missing, (&self.items.topic, self.items.partition), Offset(first), Some(Offset(last)), problem)
-        };
-        ranges.into_iter().map(one).collect()
+        std::mem::take(&mut self.passed)
     }
 
     /// Nothing before this offset is asked for: the archive begins there.
     pub(super) fn begin_at(&mut self, offset: Offset) {
         if offset > self.from {
-            self.from = offset.min(before(self.bounds.1));
+            self.from = offset.min(self.bounds.1);
             self.page.clear();
         }
     }

@@ -7,24 +7,30 @@
 //! | the archive alone | what is cut, changed, out of its place or missing from the middle of a chain of segments |
 //! | control keys | also what was made by somebody without a key: a segment whose inner checksums are right |
 //! | a head of the partition | also what is missing from the end |
+//! | keys, and segments or heads | also single events that nothing proves |
 //! | the log | also every difference to what is still in hot storage |
+//! | what is expected (`expected`) | also what is missing altogether: objects at either end, partitions, topics, the whole archive |
 //!
-//! Events archived one by one have no chain: of them the archive alone tells only what is in no order. Decisions are in `partition`, which does
-//! no I/O.
+//! Events archived one by one have no chain: of them the archive alone tells only what is in no order. Decisions are in `partition`,
+//! `expected` and `unproven`, which do no I/O.
 
+mod expected;
 mod finding;
 mod hot;
 mod partition;
 #[cfg(test)]
 mod tests;
+mod unproven;
 
 use std::collections::BTreeMap;
 
 use latent_core::{Offset, Partition};
 
+pub use expected::{Expectation, Known};
 pub use finding::{Finding, FindingKind, Findings};
 use hot::Hot;
-use partition::PartitionCheck;
+use partition::{Beside, PartitionCheck};
+use unproven::Proofs;
 
 use super::export::{ArchiveHead, ArchivedName};
 use super::object;
@@ -50,7 +56,19 @@ pub struct Verification<'v> {
     pub log: Option<&'v dyn EventBus>,
     /// Offsets of single events are dense, as on the embedded engine, so that a gap between them is a missing event.
     pub dense: bool,
+    /// What is known of the archive from elsewhere.
+    pub known: Known<'v>,
 }
+
+/// Of a partition, what must be there.
+#[derive(Clone, Copy, Default)]
+struct Promised<'c> {
+    head: Option<&'c ArchiveHead>,
+    expected: Option<&'c Expectation>,
+}
+
+/// Of each partition that was not seen yet.
+type Unseen<'c> = BTreeMap<(String, u32), Promised<'c>>;
 
 /// What was seen.
 #[derive(Debug, Clone, Default)]
@@ -75,6 +93,8 @@ pub struct VerifyReport {
     pub unattested_ends: u64,
     /// Records that were compared with the log.
     pub compared: u64,
+    /// Events that are not in the archive and of which as many intents wait.
+    pub waiting: u64,
 }
 
 impl Verification<'_> {
@@ -84,14 +104,7 @@ impl Verification<'_> {
     /// [`ColdError`] where the store cannot be read at all; what is wrong with the archive is in the report.
     pub fn run(&self, progress: &mut dyn FnMut(&VerifyReport)) -> Result<VerifyReport, ColdError> {
         let mut report = VerifyReport::default();
-        // Of several heads of a partition the one that goes furthest counts: an older one would hide a cut end.
-        let mut heads: BTreeMap<(String, u32), &ArchiveHead> = BTreeMap::new();
-        for head in self.heads.iter().filter(|head| self.wants(&head.place.topic, head.place.partition)) {
-            let kept = heads.entry(key(head)).or_insert(head);
-            if head.segments > kept.segments {
-                *kept = head;
-            }
-        }
+        let mut unseen = self.promised();
         let mut current: Option<PartitionCheck<'_>> = None;
         let mut after = String::new();
         let prefix = self.prefix();
@@ -105,7 +118,7 @@ impl Verification<'_> {
             after.clone_from(&last.path);
             let is_last = page.len() < limits::ARCHIVE_LIST_PAGE.default_usize();
             for listed in page {
-                self.one(&listed, &mut current, &mut heads, &mut report)?;
+                self.one(&listed, &mut current, &mut unseen, &mut report)?;
                 progress(&report);
             }
             if is_last {
@@ -113,12 +126,31 @@ impl Verification<'_> {
             }
         }
         self.end(current, &mut report);
-        let is_of_something = |head: &&ArchiveHead| head.segments > 0 || head.holes.total() > 0;
-        for head in heads.into_values().filter(is_of_something) {
-            let check = self.open(&head.place.topic, head.place.partition, Some(head));
+        for ((topic, partition), promised) in unseen {
+            let check = self.open(&topic, Partition(partition), promised);
             self.end(Some(check), &mut report);
         }
         Ok(report)
+    }
+
+    /// What should be there, of each partition that is asked for.
+    fn promised(&self) -> Unseen<'_> {
+        let mut promised = Unseen::new();
+        // One that was only looked through says nothing of what must be there.
+        let is_of_something = |head: &&ArchiveHead| head.segments > 0 || head.holes.total() > 0;
+        let wanted = |head: &&ArchiveHead| self.wants(&head.place.topic, head.place.partition);
+        for head in self.heads.iter().filter(is_of_something).filter(wanted) {
+            let kept = &mut promised.entry((head.place.topic.clone(), head.place.partition.0)).or_default().head;
+            // Of several heads of a partition the one that goes furthest counts: an older one would hide a cut end.
+            if kept.is_none_or(|kept| head.segments > kept.segments) {
+                *kept = Some(head);
+            }
+        }
+        let is_any = |expected: &&Expectation| expected.until > expected.since && self.wants(&expected.topic, expected.partition);
+        for expected in self.known.expected.iter().filter(is_any) {
+            promised.entry((expected.topic.clone(), expected.partition.0)).or_default().expected = Some(expected);
+        }
+        promised
     }
 
     fn prefix(&self) -> String {
@@ -133,9 +165,19 @@ impl Verification<'_> {
         self.topic.is_none_or(|wanted| wanted == topic) && self.partition.is_none_or(|wanted| wanted == partition)
     }
 
-    fn open<'c>(&'c self, topic: &str, partition: Partition, head: Option<&'c ArchiveHead>) -> PartitionCheck<'c> {
-        let hot = self.log.map(|log| Hot::open(log, topic, partition));
-        PartitionCheck::new(topic, partition, self.keys, head, hot, self.dense)
+    fn open<'c>(&'c self, topic: &str, partition: Partition, promised: Promised<'c>) -> PartitionCheck<'c> {
+        let Promised { head, expected } = promised;
+        let has_keys = self.keys.is_some() && !self.known.accepts_unproven;
+        let beside = Beside {
+            keys: self.keys,
+            head,
+            hot: self.log.map(|log| Hot::open(log, topic, partition)),
+            dense: self.dense,
+            expected,
+            proofs: Proofs::asked(has_keys, self.known.format(topic), !self.heads.is_empty()),
+            waiting: self.known.waiting,
+        };
+        PartitionCheck::new(topic, partition, beside)
     }
 
     fn end(&self, check: Option<PartitionCheck<'_>>, report: &mut VerifyReport) {
@@ -149,9 +191,13 @@ impl Verification<'_> {
         &'c self,
         listed: &Listed,
         current: &mut Option<PartitionCheck<'c>>,
-        heads: &mut BTreeMap<(String, u32), &'c ArchiveHead>,
+        unseen: &mut Unseen<'c>,
         report: &mut VerifyReport,
     ) -> Result<(), ColdError> {
+        if let Some(what) = listed.stray {
+            report.findings.push(Finding::of_stray(&listed.path, what));
+            return Ok(());
+        }
         if listed.path == PROBE_OBJECT {
             return Ok(());
         }
@@ -164,8 +210,8 @@ impl Verification<'_> {
             return Ok(());
         }
         if !current.as_ref().is_some_and(|check| check.is_of(topic, partition)) {
-            let head = heads.remove(&(topic.to_owned(), partition.0));
-            let next = self.open(topic, partition, head);
+            let promised = unseen.remove(&(topic.to_owned(), partition.0)).unwrap_or_default();
+            let next = self.open(topic, partition, promised);
             self.end(current.replace(next), report);
         }
         let Some(check) = current else { return Ok(()) };
@@ -199,10 +245,6 @@ impl Verification<'_> {
             Err(error) => Err(error),
         }
     }
-}
-
-fn key(head: &ArchiveHead) -> (String, u32) {
-    (head.place.topic.clone(), head.place.partition.0)
 }
 
 /// The record of an object; or what is wrong with it.

@@ -1,12 +1,17 @@
-//! One partition of an archive, object by object in the order of their names. No store is known here.
+//! One partition of an archive, object by object in the order of their names. No store is known here. What is of single events, and of what is
+//! not there, is in `single`.
+
+mod single;
 
 use std::collections::BTreeMap;
 
 use latent_core::{Offset, Partition, StoredRecord};
 use sha2::{Digest as _, Sha256};
 
+use super::expected::{Coverage, Expectation};
 use super::finding::{Finding, FindingKind};
-use super::hot::Hot;
+use super::hot::{Hot, Passed};
+use super::unproven::{Proofs, UnprovenEvents};
 use super::{VerifyReport, before};
 use crate::cold::export::ArchiveHead;
 use crate::cold::object;
@@ -44,6 +49,18 @@ struct Broken {
     problem: String,
 }
 
+/// What a partition is compared with.
+pub(super) struct Beside<'c> {
+    pub(super) keys: Option<&'c dyn Attest>,
+    pub(super) head: Option<&'c ArchiveHead>,
+    pub(super) hot: Option<Hot<'c>>,
+    pub(super) dense: bool,
+    pub(super) expected: Option<&'c Expectation>,
+    pub(super) proofs: Proofs,
+    /// So many events may be on their way.
+    pub(super) waiting: u64,
+}
+
 /// See the module.
 pub(super) struct PartitionCheck<'c> {
     topic: String,
@@ -52,6 +69,11 @@ pub(super) struct PartitionCheck<'c> {
     head: Option<&'c ArchiveHead>,
     hot: Option<Hot<'c>>,
     dense: bool,
+    expected: Option<&'c Expectation>,
+    coverage: Coverage,
+    proofs: Proofs,
+    unproven: UnprovenEvents,
+    waiting: u64,
     chain: Option<Link>,
     broken: Vec<Broken>,
     /// Content of the last segment, by offset.
@@ -66,14 +88,8 @@ pub(super) struct PartitionCheck<'c> {
 }
 
 impl<'c> PartitionCheck<'c> {
-    pub(super) fn new(
-        topic: &str,
-        partition: Partition,
-        keys: Option<&'c dyn Attest>,
-        head: Option<&'c ArchiveHead>,
-        hot: Option<Hot<'c>>,
-        dense: bool,
-    ) -> Self {
+    pub(super) fn new(topic: &str, partition: Partition, beside: Beside<'c>) -> Self {
+        let Beside { keys, head, hot, dense, expected, proofs, waiting } = beside;
         Self {
             topic: topic.to_owned(),
             partition,
@@ -81,6 +97,11 @@ impl<'c> PartitionCheck<'c> {
             head,
             hot,
             dense,
+            expected,
+            coverage: Coverage::new(expected.filter(|_| dense)),
+            proofs,
+            unproven: UnprovenEvents::default(),
+            waiting,
             chain: None,
             broken: Vec::new(),
             current: Vec::new(),
@@ -102,6 +123,10 @@ impl<'c> PartitionCheck<'c> {
     /// A segment under the name of `first`.
     pub(super) fn segment(&mut self, path: &str, first: Offset, opened: Opened, report: &mut VerifyReport) {
         self.has_segments = true;
+        // One from the middle of a chain says itself what is missing before it.
+        if !matches!(&opened, Opened::Whole(segment) if segment.header().number > 0) {
+            self.begin(first, report);
+        }
         let broken = |kind, claims, problem| Broken { path: path.to_owned(), kind, first, claims, problem };
         match opened {
             Opened::Gone => self.broken.push(broken(FindingKind::Missing, None, "it was listed and is not there".to_owned())),
@@ -184,6 +209,7 @@ impl<'c> PartitionCheck<'c> {
         if let Some(hole) = header.hole {
             self.tell_hole(hole, Some(path), report);
         }
+        self.coverage.saw(header.last);
         self.check_head(header.number, segment, path, report);
         self.read(path, segment, report);
         let (number, digest, first, last) = (header.number, segment.digest(), header.first, header.last);
@@ -197,6 +223,7 @@ impl<'c> PartitionCheck<'c> {
         for (at, one) in broken.iter().enumerate() {
             let next = broken.get(at + 1).map(|next| before(next.first));
             let last = next.or(end).or(one.claims).filter(|last| *last >= one.first);
+            self.coverage.saw(last.unwrap_or(one.first));
             report.findings.push(self.finding(one.kind, one.first, last, one.problem.clone()).in_object(&one.path));
         }
     }
@@ -260,7 +287,11 @@ impl<'c> PartitionCheck<'c> {
             Some(_) => report.records += 1,
             None => report.damaged += 1,
         }
-        if self.object.take_if(|(offset, _)| *offset == item.offset()).is_some_and(|(_, object)| object != digest) {
+        let beside = self.object.take_if(|(offset, _)| *offset == item.offset());
+        if beside.is_some() {
+            self.unproven.forget_last(item.offset());
+        }
+        if beside.is_some_and(|(_, object)| object != digest) {
             let problem = "it differs from the single event at the same offset";
             report.findings.push(self.finding(FindingKind::Different, item.offset(), Some(item.offset()), problem).in_object(path));
         }
@@ -269,77 +300,10 @@ impl<'c> PartitionCheck<'c> {
         }
     }
 
-    /// A single event under the name of `offset`.
-    pub(super) fn object(&mut self, path: &str, offset: Offset, read: Result<StoredRecord, String>, report: &mut VerifyReport) {
-        let stored = match read {
-            Ok(stored) if (stored.partition, stored.offset) == (self.partition, offset) => stored,
-            Ok(stored) => {
-                let problem = format!("it holds partition {} offset {}", stored.partition, stored.offset);
-                report.findings.push(self.finding(FindingKind::Misplaced, offset, Some(offset), problem).in_object(path));
-                self.object = Some((offset, [0; 32]));
-                return;
-            }
-            Err(problem) => {
-                report.findings.push(self.finding(FindingKind::Changed, offset, Some(offset), problem).in_object(path));
-                self.object = Some((offset, [0; 32]));
-                return;
-            }
-        };
-        report.objects += 1;
-        let item = Item::from(stored);
-        let digest = content(&item, self.partition);
-        let is_inside = self.chain.as_ref().is_some_and(|chain| offset <= chain.last);
-        if is_inside {
-            match self.current.binary_search_by_key(&offset, |(known, _)| *known).ok().and_then(|at| self.current.get(at)) {
-                Some((_, known)) if *known != digest => {
-                    let problem = "it differs from what the segment has at this offset";
-                    report.findings.push(self.finding(FindingKind::Different, offset, Some(offset), problem).in_object(path));
-                }
-                Some(_) => {}
-                None => {
-                    report.records += 1;
-                    let late = self.hot.as_mut().and_then(|hot| hot.compare_late(&item, &mut report.compared));
-                    late.map(|finding| finding.in_object(path)).into_iter().for_each(|finding| report.findings.push(finding));
-                }
-            }
-            return self.tell_failed_log(report);
-        }
-        report.records += 1;
-        self.check_gap(offset, report);
-        self.object = Some((offset, digest));
-        if let Some(finding) = self.hot.as_mut().and_then(|hot| hot.compare(&item, &mut report.compared)) {
-            report.findings.push(finding.in_object(path));
-        }
-        self.tell_failed_log(report);
-    }
-
-    /// Single events, one after the other, where nobody else has offsets.
-    fn check_gap(&mut self, offset: Offset, report: &mut VerifyReport) {
-        if self.has_segments {
-            return;
-        }
-        match self.object {
-            None => {
-                // What was stored before there was an archive is nowhere, and nobody promised it.
-                if let Some(hot) = &mut self.hot {
-                    hot.begin_at(offset);
-                }
-            }
-            Some((last, _)) if self.dense && offset.0 > last.0.saturating_add(1) => {
-                let (from, to) = (Offset(last.0 + 1), before(offset));
-                let is_hot = self.hot.as_ref().is_some_and(|hot| (hot.bounds().0..hot.bounds().1).contains(&from));
-                if !is_hot {
-                    let problem = "there are events before and after it; it was lost, or could not be read when it was archived";
-                    report.findings.push(self.finding(FindingKind::Missing, from, Some(to), problem));
-                }
-            }
-            Some(_) => {}
-        }
-    }
-
     fn flush_missing(&mut self, next: Offset, report: &mut VerifyReport) {
-        if let Some(hot) = self.hot.as_mut().filter(|_| next.0 > 0) {
-            hot.missing(before(next)).into_iter().for_each(|finding| report.findings.push(finding));
+        let Some(hot) = self.hot.as_mut().filter(|_| next.0 > 0) else { return };
+        for Passed { first, last, count } in hot.missing(before(next)) {
+            self.absent(Offset(first), Offset(last), count, "the log has it, and the archive does not", report);
         }
     }
 
@@ -363,19 +327,31 @@ impl<'c> PartitionCheck<'c> {
             }
             let last = Some(head.last);
             self.tell_broken(last, report);
+            self.coverage.saw(head.last);
         }
         self.tell_broken(None, report);
         self.tell_holes_of_head(report);
         if self.has_segments && self.head.is_none_or(|head| head.segments == 0) {
             report.unattested_ends += 1;
         }
-        let object_last = self.object.map(|(offset, _)| offset);
-        if let Some(end) = chain_last.max(object_last) {
-            self.flush_missing(Offset(end.0.saturating_add(1)), report);
+        if let Some((from, to)) = self.coverage.end() {
+            self.absent(from, to, to.0 - from.0 + 1, GONE, report);
+        }
+        let archived = chain_last.max(self.object.map(|(offset, _)| offset)).map(|last| Offset(last.0.saturating_add(1)));
+        let expected = self.expected.filter(|_| !self.dense);
+        if let (None, Some(expected), Some(hot)) = (archived, expected, &mut self.hot) {
+            hot.begin_at(expected.since);
+        }
+        if let Some(end) = archived.max(expected.map(|expected| expected.until)) {
+            self.flush_missing(end, report);
         }
         self.tell_failed_log(report);
+        self.tell_unproven(report);
     }
 }
+
+/// In words, of what must be there and is not.
+const GONE: &str = "the log no longer has it, and the archive does not";
 
 /// What two copies of one event agree in.
 fn content(item: &Item, partition: Partition) -> [u8; 32] {

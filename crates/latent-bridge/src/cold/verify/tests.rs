@@ -1,5 +1,8 @@
 //! Archives of single events, and of single events beside segments.
 
+mod mutations;
+mod promised;
+
 use bytes::Bytes;
 use latent_core::{Offset, Partition, StoredRecord};
 
@@ -27,7 +30,7 @@ fn archive(offsets: impl IntoIterator<Item = u64>) -> MemoryStore {
 }
 
 fn verification(store: &MemoryStore) -> Verification<'_> {
-    Verification { store, topic: None, partition: None, keys: None, heads: &[], log: None, dense: true }
+    Verification { store, topic: None, partition: None, keys: None, heads: &[], log: None, dense: true, known: Known::default() }
 }
 
 fn found(store: &MemoryStore) -> Vec<(FindingKind, u64, Option<u64>)> {

@@ -85,6 +85,7 @@ use writer::{Asker, Command, Writer};
 use crate::bus::batch;
 use crate::cold::ArchiveStatistics;
 use crate::cold::archive::{Archive, Pass};
+use crate::cold::beginnings::{self, Beginnings};
 use crate::cold::export::AttestedHead;
 use crate::{AppendWatcher, BridgeManifest, BusError, EventBus, MaintenanceReport, PublishAck, PublishResult, RecordHead, limits};
 
@@ -126,6 +127,8 @@ struct Shared {
     state_logs: Mutex<BTreeMap<String, Arc<StateShared>>>,
     /// None when no topic is archived.
     cold: Option<Cold>,
+    /// From where on its topics are.
+    beginnings: Beginnings,
 }
 
 impl EmbeddedBroker {
@@ -210,6 +213,11 @@ impl EmbeddedBroker {
         let OpenedDirectory { layout, lock, store, manifest, schemas: _ } = opened;
         let owner = format!("the embedded engine's directory {}", store.hex());
         let cold = Archive::open(&storage, &manifest, &archive, &layout.cold_outbox(), &owner)?.map(Cold::new);
+        let first = |topic: &str, partition: Partition| {
+            let opened = topics.iter().find(|opened| opened.log.topic.name == topic)?;
+            opened.log.topic.bounds(partition).ok().map(|(first, _)| first)
+        };
+        let beginnings = Beginnings::keep(&*storage, &layout.cold_outbox(), &beginnings::archived(&manifest), &first)?;
         let machine = GroupCommit::new(topics.iter().map(|opened| (opened.log.topic.name.clone(), opened.next.clone())));
         let torn_records = topics.iter().map(|opened| opened.torn).sum();
         let logs: Vec<_> = topics.into_iter().map(|opened| opened.log).collect();
@@ -231,6 +239,7 @@ impl EmbeddedBroker {
             watcher: RwLock::new(None),
             state_logs: Mutex::new(BTreeMap::new()),
             cold,
+            beginnings,
         });
         let mut broker = Self { shared, manifest, torn_records, writer: None, indexer: None, _lock: lock };
         broker.indexer = Some(broker.spawn(INDEX_THREAD, |shared| indexer::run(&shared))?);
@@ -624,6 +633,10 @@ impl EventBus for EmbeddedBroker {
 
     fn archive_head(&self, topic: &str, partition: Partition) -> Result<Option<AttestedHead>, BusError> {
         self.shared.cold.as_ref().map_or(Ok(None), |cold| cold.archive.head(topic, partition))
+    }
+
+    fn archived_since(&self, topic: &str, partition: Partition) -> Result<Option<Offset>, BusError> {
+        Ok(self.shared.beginnings.since(topic, partition))
     }
 
     fn archive_statistics(&self) -> Option<ArchiveStatistics> {

@@ -2,6 +2,7 @@
 //!
 //! Nothing here decides anything. The directory lock is not behind it, because only the operating system can hold it.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -49,6 +50,17 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// See [`Storage::open`].
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
+    /// Tells every name in a directory with what it names, in no order: also names that are not UTF-8, for whoever must not overlook them.
+    ///
+    /// # Errors
+    /// See [`Storage::open`].
+    fn visit(&self, directory: &Path, tell: &mut dyn FnMut(&OsStr, PathKind)) -> io::Result<()> {
+        for name in self.list(directory)? {
+            let kind = self.kind(&directory.join(&name))?;
+            tell(name.as_ref(), kind);
+        }
+        Ok(())
+    }
     /// Creates one directory; one that exists is fine.
     ///
     /// # Errors
@@ -147,6 +159,21 @@ impl Storage for OsStorage {
         let entries = std::fs::read_dir(directory)?;
         let names = entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok()));
         names.filter_map(Result::transpose).collect()
+    }
+
+    fn visit(&self, directory: &Path, tell: &mut dyn FnMut(&OsStr, PathKind)) -> io::Result<()> {
+        for entry in std::fs::read_dir(directory)? {
+            let entry = entry?;
+            let kind = match entry.file_type() {
+                Ok(kind) if kind.is_file() => PathKind::File,
+                Ok(kind) if kind.is_dir() => PathKind::Directory,
+                Ok(_) => PathKind::Unusual,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => PathKind::Missing,
+                Err(error) => return Err(error),
+            };
+            tell(&entry.file_name(), kind);
+        }
+        Ok(())
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {

@@ -1,22 +1,22 @@
 //! Archives, keys and heads as the arguments name them.
 
-use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use latent_bridge::cold::export::ArchiveHead;
-use latent_bridge::cold::{ColdStore, ControlKeys, open_archive};
+use latent_bridge::cold::{ColdStore, ControlKeys, open_archive, open_to_read};
+use latent_bridge::manifest::ColdFormat;
+use latent_core::Limit;
 use latent_secrets::control_key_from_file;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use crate::component_file;
 use crate::control::Fault;
 use crate::error::CliError;
-
-/// A file of heads: one line for each partition.
-const HEADS_BYTES_MAX: u64 = 64 * 1024 * 1024;
+use crate::limits;
 
 /// What to check an archive with.
 #[derive(Debug, Args)]
@@ -27,6 +27,9 @@ pub(super) struct ProofArgs {
     /// Up to where the archive went: a file that `latent archive status --json` printed
     #[arg(long = "head", value_name = "FILE")]
     heads: Vec<PathBuf>,
+    /// Take single events that no segment proves as well: of a topic whose `cold_format` was `objects` once
+    #[arg(long)]
+    pub(super) accept_unproven: bool,
 }
 
 /// Keys and heads.
@@ -34,11 +37,22 @@ pub(super) struct Proof {
     /// None when no key was named.
     pub(super) keys: Option<ControlKeys>,
     pub(super) heads: Vec<ArchiveHead>,
+    /// How topics are archived, where the files of heads or a manifest say it.
+    pub(super) formats: Vec<(String, ColdFormat)>,
 }
 
 /// Opens an archive that must be there.
 pub(super) fn open(uri: &str) -> Result<Arc<dyn ColdStore>, CliError> {
-    open_archive(uri).map_err(|error| CliError::Log { doing: format!("opening the archive {uri}"), fault: Fault::from(&error) })
+    open_archive(uri).map_err(|error| not_opened(uri, &error))
+}
+
+/// Opens an archive that a manifest names. Where there is none, everything that should be in it is missing.
+pub(super) fn open_expected(uri: &str) -> Result<Arc<dyn ColdStore>, CliError> {
+    open_to_read(uri).map_err(|error| not_opened(uri, &error))
+}
+
+fn not_opened(uri: &str, error: &latent_bridge::BusError) -> CliError {
+    CliError::Log { doing: format!("opening the archive {uri}"), fault: Fault::from(error) }
 }
 
 impl ProofArgs {
@@ -47,11 +61,13 @@ impl ProofArgs {
         let keys = self.key_bytes(configured)?;
         let keys: Vec<_> = keys.iter().map(|key| **key).collect();
         let ring = ControlKeys::new(&keys).map_err(|error| CliError::Value { option: "--key", reason: error.to_string() })?;
-        let mut heads = Vec::new();
+        let (mut heads, mut formats) = (Vec::new(), Vec::new());
         for file in &self.heads {
-            heads.extend(heads_of(file, &ring)?);
+            let told = heads_of(file, &ring)?;
+            heads.extend(told.heads);
+            formats.extend(told.formats);
         }
-        Ok(Proof { keys: (!keys.is_empty()).then_some(ring), heads })
+        Ok(Proof { keys: (!keys.is_empty()).then_some(ring), heads, formats })
     }
 
     /// The bytes of the keys, newest first.
@@ -61,37 +77,86 @@ impl ProofArgs {
     }
 }
 
-fn input(file: &Path, error: &std::io::Error) -> CliError {
-    CliError::Input { file: file.to_owned(), reason: error.to_string() }
-}
-
-fn read(file: &Path, bytes_max: u64) -> Result<Vec<u8>, CliError> {
+/// The text of a file that is named on the command line, which must be a regular one and no longer than that. None when it is not there.
+pub(super) fn text_of(option: &'static str, file: &Path, limit: Limit) -> Result<Option<String>, CliError> {
+    let input = |error: io::Error| CliError::Input { file: file.to_owned(), reason: error.to_string() };
+    let opened = match component_file::open(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(input)?.0,
+    };
     let mut content = Vec::new();
-    File::open(file).and_then(|opened| opened.take(bytes_max).read_to_end(&mut content)).map_err(|error| input(file, &error))?;
-    Ok(content)
+    opened.take(limit.max.saturating_add(1)).read_to_end(&mut content).map_err(input)?;
+    let unusable = |reason: String| CliError::Value { option, reason: format!("{}: {reason}", file.display()) };
+    if content.len() as u64 > limit.max {
+        return Err(unusable(format!("it is longer than {} bytes ({})", limit.max, limit.name)));
+    }
+    String::from_utf8(content).map(Some).map_err(|error| unusable(error.to_string()))
 }
 
 fn key_of(file: &Path) -> Result<Zeroizing<[u8; 32]>, CliError> {
     control_key_from_file(file).map_err(|error| CliError::Value { option: "--key", reason: error.to_string() })
 }
 
-/// A line of `latent archive status --json`; only its proven document is used.
+/// A line of `latent archive status --json`; only its proven document is believed, and how a topic is archived.
 #[derive(Deserialize)]
 struct Line {
     #[serde(default)]
     document: Option<String>,
+    #[serde(default)]
+    topic: Option<String>,
+    #[serde(default)]
+    format: Option<ColdFormat>,
 }
 
-fn heads_of(file: &Path, ring: &ControlKeys) -> Result<Vec<ArchiveHead>, CliError> {
-    let content = read(file, HEADS_BYTES_MAX)?;
+/// What a file of heads says.
+struct Told {
+    heads: Vec<ArchiveHead>,
+    formats: Vec<(String, ColdFormat)>,
+}
+
+fn heads_of(file: &Path, ring: &ControlKeys) -> Result<Told, CliError> {
     let unusable = |reason: String| CliError::Value { option: "--head", reason: format!("{}: {reason}", file.display()) };
-    let text = std::str::from_utf8(&content).map_err(|error| unusable(error.to_string()))?;
-    let mut heads = Vec::new();
+    let text = text_of("--head", file, limits::ARCHIVE_HEADS_BYTES)?;
+    let text =
+        text.ok_or_else(|| CliError::Input { file: file.to_owned(), reason: io::Error::from(io::ErrorKind::NotFound).to_string() })?;
+    let mut told = Told { heads: Vec::new(), formats: Vec::new() };
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let line: Line = serde_json::from_str(line).map_err(|error| unusable(error.to_string()))?;
+        if let (Some(topic), Some(format), None) = (line.topic, line.format, &line.document) {
+            told.formats.push((topic, format));
+        }
         let Some(document) = line.document else { continue };
         let head = ArchiveHead::from_json(&document, ring);
-        heads.push(head.map_err(|_| unusable("a head in it is not proven by a key that was named with --key".to_owned()))?);
+        told.heads.push(head.map_err(|_| unusable("a head in it is not proven by a key that was named with --key".to_owned()))?);
     }
-    Ok(heads)
+    if told.heads.is_empty() {
+        return Err(unusable(
+            "it holds no head; `latent archive status --json` prints them, of topics with cold_format: segments".to_owned(),
+        ));
+    }
+    Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_taken_at_its_limit_and_refused_one_byte_beyond_and_what_is_no_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f");
+        let limit = Limit { max: 8, ..limits::ARCHIVE_HEADS_BYTES };
+        for (bytes, is_taken) in [(7, true), (8, true), (9, false)] {
+            std::fs::write(&file, "x".repeat(bytes)).unwrap();
+            let text = text_of("--head", &file, limit);
+            assert_eq!(text.is_ok(), is_taken, "{bytes}");
+        }
+        assert!(text_of("--head", &file, limit).unwrap_err().why().contains("longer than 8 bytes (archive_heads_bytes)"));
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+        for path in [pipe.as_path(), folder.path()] {
+            assert!(matches!(text_of("--head", path, limit), Err(CliError::Input { .. })), "{}", path.display());
+        }
+        assert_eq!(text_of("--head", &folder.path().join("none"), limit).unwrap(), None);
+    }
 }

@@ -8,7 +8,8 @@ use clap::Args;
 use latent_bridge::BusError;
 use latent_bridge::cold::restore::{Progress, Restoration, RestoreError, RestoreReport, RestoredPartition, Step};
 use latent_bridge::cold::segment::Attest;
-use latent_bridge::cold::verify::Verification;
+use latent_bridge::cold::verify::{FindingKind, Known, Verification};
+use latent_bridge::cold::{ColdStore, is_same_place};
 use latent_core::Partition;
 use serde_json::json;
 
@@ -19,6 +20,7 @@ use crate::commands::bus::LocationArgs;
 use crate::control::Fault;
 use crate::engine::Engine;
 use crate::error::CliError;
+use crate::limits;
 use crate::output::Output;
 
 /// Arguments of `latent archive restore`.
@@ -66,6 +68,7 @@ pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), Cli
     let store = place::open(&args.archive)?;
     let words = format!("of {} topic {:?} partition {:?} into {:?}", args.archive, args.topic, args.partition, args.into);
     let progress = args.progress.as_deref().map_or_else(|| Ok(Progress::of(&words)), |file| progress_in(file, &words))?;
+    refuse_own_archive(args, &*store)?;
     let mut access = args.location.access("latent archive restore")?;
     let engine = access.engine()?;
     let bus = CommandBus::of(access)?;
@@ -77,6 +80,7 @@ pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), Cli
         heads: &proof.heads,
         log: None,
         dense: false,
+        known: Known { formats: &proof.formats, accepts_unproven: args.proof.accept_unproven, ..Known::default() },
     };
     let restoration = Restoration { archive, bus: &**bus.bus(), key_by_key: engine == Engine::Nats, into: args.into.as_deref() };
     let bar = told::spinner(output.form());
@@ -87,10 +91,12 @@ pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), Cli
     });
     bar.finish_and_clear();
     match ended {
-        Ok(report) => tell(&report, output),
+        Ok(report) => tell(args, &report, output),
         Err(RestoreError::Unsound { report }) => {
             told::findings(&report, output)?;
-            Err(CliError::UnsoundArchive { findings: report.findings.total() })
+            let findings = report.findings.total();
+            let unknown = report.findings.counts().get(&FindingKind::UnknownKey).copied().unwrap_or_default();
+            Err(CliError::UnsoundArchive { findings, lacks_key: findings == unknown })
         }
         Err(error) => Err(failed(&args.archive, &error)),
     }
@@ -114,7 +120,34 @@ fn failed(archive: &str, error: &RestoreError) -> CliError {
     CliError::Log { doing: format!("restoring from {archive}"), fault }
 }
 
-fn tell(report: &RestoreReport, output: &mut Output) -> Result<(), CliError> {
+/// A topic that is archived where it comes from would give its new events the names of those that are there.
+fn refuse_own_archive(args: &RestoreArgs, store: &dyn ColdStore) -> Result<(), CliError> {
+    let goes_to_itself = |name: &str| {
+        let is = |wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| wanted == name);
+        is(&args.topic) && is(&args.into)
+    };
+    for topic in args.location.manifests()?.into_iter().flat_map(|manifest| manifest.topics) {
+        let is_there = topic.retention.cold_uri.as_ref().is_some_and(|uri| is_same_place(uri, &args.archive));
+        if !is_there || !goes_to_itself(&topic.name) {
+            continue;
+        }
+        let listed = store.list_after(&format!("{}/", topic.name), "", 1);
+        let doing = format!("looking into the archive {}", args.archive);
+        let listed =
+            listed.map_err(|error| CliError::Log { doing, fault: Fault::passing(super::Task::Restoring.kind(), error.to_string()) })?;
+        if !listed.is_empty() {
+            let reason = format!(
+                "topic {:?} is itself archived at {}, where its new events would have the names of those that are there: restore into another \
+                 topic with --into, or give this one another cold_uri first",
+                topic.name, args.archive
+            );
+            return Err(CliError::Value { option: "--archive", reason });
+        }
+    }
+    Ok(())
+}
+
+fn tell(args: &RestoreArgs, report: &RestoreReport, output: &mut Output) -> Result<(), CliError> {
     for one in &report.partitions {
         output.line(&json!({ "restored": one }), || sentence(one))?;
     }
@@ -123,6 +156,7 @@ fn tell(report: &RestoreReport, output: &mut Output) -> Result<(), CliError> {
         output.hint("what the archive names as holes was lost before it was archived, and is not restored");
     }
     if report.partitions.is_empty() {
+        told::nothing_of(&args.archive, args.topic.as_deref(), args.partition)?;
         output.hint("the archive has nothing of that");
     }
     Ok(())
@@ -147,20 +181,25 @@ fn sentence(one: &RestoredPartition) -> String {
 }
 
 fn progress_in(file: &Path, words: &str) -> Result<Progress, CliError> {
-    match fs::read_to_string(file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Progress::of(words)),
-        Err(error) => Err(CliError::Input { file: file.to_owned(), reason: error.to_string() }),
-        Ok(document) => Progress::from_json(&document, words)
-            .map_err(|reason| CliError::Value { option: "--progress", reason: format!("{}: {reason}; name another file", file.display()) }),
-    }
+    let Some(document) = place::text_of(PROGRESS, file, limits::RESTORE_PROGRESS_BYTES)? else { return Ok(Progress::of(words)) };
+    let unusable = |reason| CliError::Value { option: PROGRESS, reason: format!("{}: {reason}", file.display()) };
+    Progress::from_json(&document, words).map_err(unusable)
 }
+
+/// The option that names the file.
+const PROGRESS: &str = "--progress";
 
 /// The file is the old one or the new one, whenever the process ends.
 fn write_whole(file: &Path, content: &str) -> Result<(), String> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(".tmp");
     let write = || {
-        let mut written = fs::File::create(&beside)?;
+        // What lies there from before may be a pipe, which would be waited for, or lead elsewhere.
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut written = fs::File::create_new(&beside)?;
         written.write_all(content.as_bytes())?;
         written.sync_data()?;
         fs::rename(&beside, file)

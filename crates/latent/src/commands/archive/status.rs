@@ -47,9 +47,19 @@ pub(super) struct ArchivedTopic {
     pub(super) name: String,
     pub(super) partitions: u32,
     pub(super) uri: String,
-    pub(super) format: &'static str,
+    pub(super) format: ColdFormat,
     /// How long its events stay in hot storage.
     pub(super) hot_hours: u32,
+}
+
+impl ArchivedTopic {
+    /// The word of manifests and documents.
+    const fn format_word(&self) -> &'static str {
+        match self.format {
+            ColdFormat::Segments => "segments",
+            ColdFormat::Objects => "objects",
+        }
+    }
 }
 
 /// The log of a configuration, and its topics that are archived.
@@ -66,7 +76,7 @@ pub(super) fn archived(path: &Path, holder: &str, proof: &ProofArgs) -> Result<A
     let config = config::load(path, NamedFiles::NotNeeded)?.config;
     let engine = if config.engine.broker().is_some() { Engine::Nats } else { Engine::Embedded };
     let topics = config.engine.manifest.topics.iter().filter_map(|topic| {
-        let format = if topic.retention.cold_format == Some(ColdFormat::Segments) { "segments" } else { "objects" };
+        let format = topic.retention.cold_format.unwrap_or(ColdFormat::Objects);
         let uri = topic.retention.cold_uri.clone()?;
         let hot_hours = topic.retention.hot_hours;
         Some(ArchivedTopic { name: topic.name.clone(), partitions: topic.partitions, uri, format, hot_hours })
@@ -86,9 +96,13 @@ pub(super) fn archived(path: &Path, holder: &str, proof: &ProofArgs) -> Result<A
 impl ArchivedLog {
     /// The heads of a topic's partitions.
     pub(super) fn heads(&self, topic: &str, partitions: u32) -> Result<Vec<AttestedHead>, CliError> {
-        let head = |partition| self.bus.bus().archive_head(topic, Partition(partition)).transpose();
-        let heads: Result<_, _> = (0..partitions).filter_map(head).collect();
-        heads.map_err(|error| CliError::Log { doing: format!("reading the heads of {topic}"), fault: Fault::from(&error) })
+        let failed =
+            |partition, error| CliError::Log { doing: format!("reading the head of {topic}/p{partition}"), fault: Fault::from(&error) };
+        let head = |partition| {
+            let head = self.bus.bus().archive_head(topic, Partition(partition)).transpose()?;
+            Some(head.map_err(|error| failed(partition, error)))
+        };
+        (0..partitions).filter_map(head).collect()
     }
 }
 
@@ -112,10 +126,10 @@ pub(super) fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliEr
     for topic in &archived.topics {
         let lines = archived.lines(topic, now)?;
         if lines.is_empty() {
-            let row = [&*topic.name, "all", topic.format, "-", "-", "-", "-", &*topic.uri];
+            let row = [&*topic.name, "all", topic.format_word(), "-", "-", "-", "-", &*topic.uri];
             table.push(row.map(str::to_owned).to_vec());
             if output.form() == Form::Json {
-                output.json(&json!({ "topic": topic.name, "format": topic.format, "archive": topic.uri }))?;
+                output.json(&json!({ "topic": topic.name, "format": topic.format_word(), "archive": topic.uri }))?;
             }
         }
         for line in lines {
@@ -146,7 +160,7 @@ impl ArchivedLog {
     /// The partitions of which there is something to say.
     fn lines(&self, topic: &ArchivedTopic, now: UnixMillis) -> Result<Vec<Line>, CliError> {
         let mut heads = self.heads(&topic.name, topic.partitions)?.into_iter().peekable();
-        let removes_by_age = self.engine == Engine::Nats && topic.format == "segments";
+        let removes_by_age = self.engine == Engine::Nats && topic.format == ColdFormat::Segments;
         let mut lines = Vec::new();
         for partition in (0..topic.partitions).map(Partition) {
             let head = heads.next_if(|attested| attested.head.place.partition == partition);
@@ -163,7 +177,7 @@ impl ArchivedLog {
 impl Line {
     fn document(&self, topic: &ArchivedTopic) -> Value {
         let mut document = json!({
-            "topic": topic.name, "partition": self.partition.0, "format": topic.format, "archive": topic.uri,
+            "topic": topic.name, "partition": self.partition.0, "format": topic.format_word(), "archive": topic.uri,
             "left_seconds": self.left.seconds(),
         });
         let Some(AttestedHead { head, document: proven }) = &self.head else { return document };
@@ -182,7 +196,7 @@ impl Line {
         vec![
             topic.name.clone(),
             self.partition.to_string(),
-            topic.format.to_owned(),
+            topic.format_word().to_owned(),
             or_none(head.map(|head| head.segments)),
             or_none(head.and_then(|head| head.end()).map(|end| end.0)),
             or_none(head.map(|head| head.holes.total())),

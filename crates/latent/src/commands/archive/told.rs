@@ -28,6 +28,16 @@ pub(super) fn so_far(report: &VerifyReport) -> String {
     format!("verified {segments} segments and {objects} single events with {records} records, {} MB{wrong}", bytes / 1_000_000)
 }
 
+/// Asking for a part that an archive does not have is a mistake; an archive that is empty is none.
+pub(super) fn nothing_of(uri: &str, topic: Option<&str>, partition: Option<u32>) -> Result<(), CliError> {
+    let option = match (topic, partition) {
+        (None, None) => return Ok(()),
+        (Some(_), _) => "--topic",
+        (None, Some(_)) => "--partition",
+    };
+    Err(CliError::Value { option, reason: format!("the archive {uri} has nothing of it") })
+}
+
 /// The findings, one a line.
 pub(super) fn findings(report: &VerifyReport, output: &mut Output) -> Result<(), CliError> {
     for finding in report.findings.kept() {
@@ -54,6 +64,7 @@ pub(super) fn document(report: &VerifyReport) -> Value {
         "bytes": report.bytes,
         "compared_with_log": report.compared,
         "unattested_ends": report.unattested_ends,
+        "waiting": report.waiting,
         "findings": report.findings.total(),
         "findings_by_kind": counts,
     })
@@ -61,7 +72,7 @@ pub(super) fn document(report: &VerifyReport) -> Value {
 
 /// The numbers for people: what was seen, then what could not be told.
 pub(super) fn sentences(report: &VerifyReport) -> Vec<String> {
-    let VerifyReport { partitions, segments, proven_segments, objects, records, damaged, compared, unattested_ends, .. } = report;
+    let VerifyReport { partitions, segments, proven_segments, objects, records, damaged, compared, unattested_ends, waiting, .. } = report;
     let wrong = match report.findings.total() {
         0 => "nothing is wrong".to_owned(),
         1 => "1 thing is wrong".to_owned(),
@@ -79,6 +90,11 @@ pub(super) fn sentences(report: &VerifyReport) -> Vec<String> {
     }
     if *unattested_ends > 0 {
         out.push(format!("the end of {unattested_ends} partitions is not attested: what is missing behind their last segment would not be found; --head names what `latent archive status --json` printed"));
+    }
+    if *waiting > 0 {
+        out.push(format!(
+            "{waiting} events are not in the archive yet, and as many exports wait or more; verify again when `latent bus maintain` leaves none pending"
+        ));
     }
     if *objects > 0 && *compared == 0 {
         out.push("single events carry no proof: their content was compared with nothing; with -c they are compared with the log, as far as it still has them".to_owned());

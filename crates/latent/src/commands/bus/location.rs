@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use latent_bridge::{BridgeManifest, NatsBus};
+use latent_bridge::manifest::ColdFormat;
+use latent_bridge::{BridgeManifest, EmbeddedBroker, NatsBus, TopicSpec};
 
 use crate::access::{Access, without_bindings};
 use crate::broker::{self, BrokerError};
@@ -81,6 +82,35 @@ impl LocationArgs {
         Ok(location)
     }
 
+    /// What the topics are, as far as manifests say it: the configuration's or the one that is named, and what a directory has now.
+    pub(crate) fn manifests(&self) -> Result<Vec<BridgeManifest>, CliError> {
+        match self.locate_existing()? {
+            Location::Broker(file) => Ok(vec![manifest_for(&file)?]),
+            Location::NodeOnBroker(config) => Ok(vec![config.engine.manifest]),
+            Location::Directory { dir, manifest } => {
+                let named = manifest.map(|file| manifest_for(&file)).transpose()?;
+                // Of one that is not provisioned yet, or cannot be read, opening it says more.
+                Ok(named.into_iter().chain(EmbeddedBroker::manifest_of(dir.log()).ok()).collect())
+            }
+        }
+    }
+
+    /// Refuses to publish to a topic whose events are archived one by one, where there is no control key to do that with: at once, and not event
+    /// by event.
+    pub(super) fn refuse_archived(&self, topic: &str) -> Result<(), CliError> {
+        let Location::Broker(file) = self.locate_existing()? else { return Ok(()) };
+        let manifest = manifest_for(&file)?;
+        let is_archived = |spec: &&TopicSpec| spec.retention.cold_uri.is_some() && spec.retention.cold_format != Some(ColdFormat::Segments);
+        if !manifest.topics.iter().filter(is_archived).any(|spec| spec.name == topic) {
+            return Ok(());
+        }
+        let reason = format!(
+            "topic {topic:?} has a cold_uri, and --engine nats has no control key to archive its events with; publish with -c FILE, the node's \
+             configuration"
+        );
+        Err(CliError::Value { option: "--engine", reason })
+    }
+
     /// The way to the data, for a command that others know as `holder` while it has the directory.
     pub(crate) fn access(&self, holder: &str) -> Result<Access, CliError> {
         self.locate_existing()?.access(holder)
@@ -95,7 +125,7 @@ impl LocationArgs {
 impl Location {
     /// The way to the data.
     pub(super) fn access(&self, holder: &str) -> Result<Access, CliError> {
-        self.access_by(holder, broker::open)
+        self.access_by(holder, broker::open_for_command)
     }
 
     /// As [`Location::access`], for a command that only reads.

@@ -45,7 +45,7 @@ pub(crate) fn why(args: &WhyArgs, output: &mut Output) -> Result<(), CliError> {
     let stopped = Stopped { bindings: &without_bindings, config: Some(&config) };
     let access = Access::open_knowing(&DataDir::new(&config.node.data_dir), "latent why", stopped)?;
     if config.engine.broker().is_some() {
-        output.hint("what triggers did with events of the engine nats is not kept yet: only the event and its dead letters are told");
+        output.hint("what a trigger decided of an event on a broker is not kept: the event and its dead letters are told, and its runs as long as the node remembers them");
     }
     let story = gather::Gatherer::new(access, &config, &args.topic).story(&args.uid)?;
     output.line(&story.document(), || words::tell(&story, SystemClock::start().unix().0).trim_end().to_owned())

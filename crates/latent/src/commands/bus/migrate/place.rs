@@ -108,7 +108,7 @@ impl Place {
                 Access::refuse_running_node(dir)?;
                 Box::new(open_directory(dir, HOLDER)?)
             }
-            Self::OfNode(config) => Box::new(broker::open(config).map_err(|error| error.during(OPENING))?),
+            Self::OfNode(config) => Box::new(broker::open_for_command(config).map_err(|error| error.during(OPENING))?),
             Self::OfEnvironment(file) => Box::new(of_environment(file)?),
         })
     }

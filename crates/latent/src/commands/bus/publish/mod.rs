@@ -92,6 +92,7 @@ pub(crate) struct PublishArgs {
 
 pub(super) fn publish(args: &PublishArgs, output: &mut Output) -> Result<(), CliError> {
     let rules = rules_of(args)?;
+    args.location.refuse_archived(&args.topic)?;
     let source = Source::open(&args.file)?;
     let mut access = args.location.access("latent bus publish")?;
     check_topic(&mut access, &args.topic)?;

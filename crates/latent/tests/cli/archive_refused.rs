@@ -1,0 +1,159 @@
+//! What `latent archive` and its neighbours refuse, and what they say to do.
+
+use super::archive::{PROOF, archived, key, restore, segments, verify};
+use super::*;
+
+fn why(output: &CliOutput) -> String {
+    error_of(output)["why"].as_str().unwrap().to_owned()
+}
+
+fn next(output: &CliOutput) -> String {
+    error_of(output)["next"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_forged_event_beside_a_proven_chain_is_found_and_not_restored() {
+    let env = archived();
+    let folder = segments(&env)[0].parent().unwrap().to_owned();
+    let partition: u32 = folder.file_name().unwrap().to_str().unwrap()[1..].parse().unwrap();
+    let forged = format!(
+        "{{\"uid\":\"forged\",\"partition\":{partition},\"offset\":9000,\"key\":\"k\",\"media_type\":\"application/json\",\
+         \"attributes\":[],\"value\":{{}},\"stored_at\":9}}"
+    );
+    std::fs::write(folder.join(format!("{:020}.json", 9_000)), forged).unwrap();
+    let told = verify(&env, &PROOF, 1).stdout;
+    assert!(told.starts_with(&format!("extra: in/p{partition} offset 9000: in/p{partition}/")), "{told}");
+    assert_eq!(error_of(&restore(&env, &[], 1))["kind"], json!("archive-unsound"));
+    assert!((0..3).all(|partition| fetched(&env, "in", partition).is_empty()));
+    let _ = verify(&env, &[&PROOF[..], &["--accept-unproven"]].concat(), 0);
+}
+
+#[test]
+fn a_topic_that_is_archived_where_its_events_come_from_is_refused() {
+    let env = archived();
+    env.write(
+        "bridge.yaml",
+        MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: archive, cold_format: segments } }"),
+    );
+    env.write("latent.toml", format!("{CONFIG}\n[archive]\ncontrol_key_files = [\"control.key\"]\n"));
+    let refused = restore(&env, &[], 2);
+    assert!(why(&refused).contains("topic \"in\" is itself archived at archive") && why(&refused).contains("--into"), "{refused:?}");
+    assert!((0..3).all(|partition| fetched(&env, "in", partition).is_empty()));
+    let _ = restore(&env, &["--into", "one"], 0);
+}
+
+#[test]
+fn a_part_that_an_archive_does_not_have_is_a_mistake_of_a_restoration_too() {
+    let env = archived();
+    for part in [["--topic", "nosuch"], ["--partition", "7"]] {
+        let refused = restore(&env, &part, 2);
+        assert!(why(&refused).ends_with("the archive archive has nothing of it"), "{refused:?}");
+    }
+}
+
+#[test]
+fn files_of_heads_and_of_progress_are_read_with_a_bound_and_say_what_is_wrong_with_them() {
+    let env = archived();
+    for (content, words) in [("", "it holds no head"), ("{\"intents\":{}}\n", "it holds no head"), ("x", "expected value")] {
+        env.write("empty.jsonl", content);
+        let refused = verify(&env, &["--archive", "archive", "--key", "control.key", "--head", "empty.jsonl", "--json"], 2);
+        assert!(why(&refused).contains(words), "{refused:?}");
+    }
+    let pipe = env.folder().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    let refused = verify(&env, &["--archive", "archive", "--key", "control.key", "--head", "pipe", "--json"], 1);
+    assert_eq!((error_of(&refused)["kind"].clone(), why(&refused)), (json!("input"), "it is not a file".to_owned()));
+    let refused = restore(&env, &["--progress", "pipe"], 1);
+    assert_eq!((error_of(&refused)["kind"].clone(), why(&refused)), (json!("input"), "it is not a file".to_owned()));
+    // Sparse: as long as nobody wants to have in memory.
+    let file = std::fs::File::create(env.folder().join("long")).unwrap();
+    file.set_len(3 << 30).unwrap();
+    let refused = restore(&env, &["--progress", "long"], 2);
+    assert!(why(&refused).contains("restore_progress_bytes"), "{refused:?}");
+    rustix::fs::mknodat(rustix::fs::CWD, env.folder().join("restore.json.tmp"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+        .unwrap();
+    let _ = restore(&env, &["--progress", "restore.json"], 0);
+    let other = restore(&env, &["--progress", "restore.json", "--topic", "in"], 2);
+    assert!(next(&other).starts_with("name another file, or remove this one"), "{other:?}");
+}
+
+#[test]
+fn a_proof_by_another_key_says_to_name_that_key() {
+    let env = archived();
+    key(&env, "other.key", &"08".repeat(32));
+    let other = verify(&env, &["--archive", "archive", "--key", "other.key", "--json"], 1);
+    assert!(next(&other).starts_with("name the key that they are proven with"), "{other:?}");
+}
+
+#[test]
+fn a_damaged_head_is_told_with_its_partition() {
+    let env = archived();
+    env.write(
+        "bridge.yaml",
+        MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: archive, cold_format: segments } }"),
+    );
+    env.write("latent.toml", format!("{CONFIG}\n[archive]\ncontrol_key_files = [\"control.key\"]\n"));
+    node(&env).stop();
+    let heads = env.folder().join("data/cold-outbox/segments");
+    std::fs::create_dir_all(&heads).unwrap();
+    std::fs::write(heads.join("in.p2.head"), "{}").unwrap();
+    let refused = env.run(["archive", "status", "--json"]).with_status(1);
+    assert_eq!(error_of(&refused)["what"], json!("reading the head of in/p2 failed"), "{refused:?}");
+}
+
+#[test]
+fn check_looks_at_control_keys_and_names_them_as_what_they_are() {
+    let env = fresh();
+    env.write("bridge.yaml", MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: cold } }"));
+    env.write("latent.toml", format!("{CONFIG}\n[archive]\ncontrol_key_files = [\"control.key\"]\n"));
+    let check = |words: &str| {
+        let refused = env.run(["check"]).with_status(2);
+        let told = refused.stderr;
+        assert!(told.contains("control key file") && told.contains("control.key") && told.contains(words), "{words}: {told}");
+        assert!(!told.contains("sealing"), "{told}");
+    };
+    check("does not exist");
+    key(&env, "control.key", &"00".repeat(32));
+    check("zeros");
+    key(&env, "control.key", "07");
+    check("64 hexadecimal digits");
+    env.write("control.key", "07".repeat(32));
+    std::fs::set_permissions(env.folder().join("control.key"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    check("open to others");
+    key(&env, "control.key", &"07".repeat(32));
+    let _ = env.run(["check"]).with_status(0);
+    assert!(!env.folder().join("cold").exists(), "checking makes no folder");
+}
+
+#[test]
+fn an_archive_that_cannot_be_made_is_told_as_the_cold_uri_that_names_it() {
+    let env = fresh();
+    key(&env, "control.key", &"07".repeat(32));
+    env.write("bridge.yaml", MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: /proc/nope } }"));
+    env.write("latent.toml", format!("{CONFIG}\n[archive]\ncontrol_key_files = [\"control.key\"]\n"));
+    let refused = env.run(["run", "--json"]).with_status(1);
+    assert!(refused.stderr.contains("cold_uri") && refused.stderr.contains("/proc/nope"), "{refused:?}");
+}
+
+#[test]
+fn publishing_to_an_archived_topic_without_a_key_is_one_error_and_not_one_for_each_line() {
+    let env = fresh();
+    env.write("bridge.yaml", MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: cold } }"));
+    let arguments = ["bus", "publish", "in", "--engine", "nats", "--manifest", "bridge.yaml", "--file", "-", "--json"];
+    let refused = env.run_with_input(arguments, b"1\n2\n3\n".to_vec()).with_status(2);
+    assert!(refused.stdout.is_empty() && why(&refused).contains("has a cold_uri"), "{refused:?}");
+}
+
+#[test]
+fn a_maintenance_says_what_could_not_be_archived_and_what_to_do() {
+    let env = provisioned();
+    let problem = "uid order-1 of topic \"in\" on its way to /mnt/cold (intent 0a.json): cold store: \"in/p0/7.json\" already exists";
+    let report = json!({
+        "expired_records": 0, "expired_segments": 0, "skipped_topics": [], "unremoved_files": 0, "intents_completed": 0, "intents_pending": 1,
+        "intents_quarantined": 1, "archive_problems": [problem],
+    });
+    scripted_node(&env, move |_| Some(json!({ "maintained": report })));
+    let told = env.run(["bus", "maintain"]).with_status(1).stderr;
+    assert!(told.contains("1 export to the archive needs somebody to look") && told.contains(problem), "{told}");
+    assert!(told.contains("docs/archive.md has a line for each"), "{told}");
+}
