@@ -24,10 +24,7 @@ impl NatsBus {
                 let items = BusItems { bus: self, topic: topic.name.clone(), partition };
                 let stream = StreamItems { bus: self, items };
                 match archive.export_segments(pass, &topic.name, partition, &stream, goal(topic, now)) {
-                    Ok(exported) => {
-                        report.archived_records = report.archived_records.saturating_add(exported.items);
-                        report.archive_holes = report.archive_holes.saturating_add(exported.holes);
-                    }
+                    Ok(exported) => report.archived_records = report.archived_records.saturating_add(exported.items),
                     Err(error) => {
                         let left = self.left(archive, topic, partition, now);
                         let left = left.map_or_else(|| "unknown".to_owned(), |left| format!("{} minutes", left / 60_000));
@@ -41,6 +38,7 @@ impl NatsBus {
                 }
             }
         }
+        report.archive_holes = archive.take_holes();
     }
 
     /// For how long the broker keeps the oldest event that is not archived.

@@ -370,6 +370,21 @@ fn whenever_the_process_ends_the_hole_is_told_and_kept_and_nothing_else_is_lost(
 }
 
 #[test]
+fn a_hole_counts_though_the_export_that_found_it_failed() {
+    let site = Site::start();
+    site.stream.publish(40);
+    site.pass(OLD).unwrap();
+    site.stream.publish(40);
+    site.stream.purge(61);
+    site.store.set_down(true);
+    assert!(site.pass(OLD).unwrap_err().is_passing());
+    assert_eq!((site.exporter.take_holes(), site.exporter.take_holes(), site.holes()), (1, 0, vec![(41, 60, 0)]));
+    site.store.set_down(false);
+    assert_eq!((site.pass(OLD).unwrap().holes, site.exporter.take_holes()), (0, 0));
+    assert_eq!(site.found(false), [(41, 60, true)], "the segment that was staged names it");
+}
+
+#[test]
 fn an_archive_with_a_hole_is_restored_and_the_hole_is_in_the_report() {
     let site = Site::start();
     site.stream.publish(40);

@@ -73,6 +73,8 @@ pub(super) fn open<S: ColdStore + 'static>(
 pub(super) fn verified(broker: &EmbeddedBroker, store: &dyn ColdStore, context: &str) -> VerifyReport {
     let heads = (0..3).filter_map(|partition| broker.archive_head("t", Partition(partition)).unwrap());
     let heads: Vec<_> = heads.map(|attested| attested.head).collect();
+    // Nothing leaves this engine before it is archived, so there is nothing to look out for.
+    assert!(heads.iter().all(|head| head.lookout.is_none() && head.holes.total() == 0), "{context}");
     let keys = ControlKeys::new(&[KEY]).unwrap();
     let log = Some(broker as &dyn EventBus);
     let verification =

@@ -4,7 +4,7 @@
 use async_nats::jetstream::stream::Stream;
 use latent_bridge::cold::ControlKeys;
 use latent_bridge::cold::export::{ArchiveHead, Holes};
-use latent_bridge::cold::verify::{FindingKind, Verification, VerifyReport};
+use latent_bridge::cold::verify::{FindingKind, Known, Verification, VerifyReport};
 use latent_bridge::{EventBus, NatsBus};
 use latent_core::Partition;
 use latent_testkit::require_broker;
@@ -39,7 +39,7 @@ fn found(report: &VerifyReport) -> (usize, usize) {
 fn of_a_copy(site: &Site) -> (usize, usize) {
     let keys = ControlKeys::new(&[KEY]).unwrap();
     let verification =
-        Verification { store: &*site.store, topic: None, partition: None, keys: Some(&keys), heads: &[], log: None, dense: false };
+        Verification { store: &*site.store, topic: None, partition: None, keys: Some(&keys), heads: &[], log: None, dense: false, known: Known::default() };
     found(&verification.run(&mut |_| {}).unwrap())
 }
 

@@ -78,7 +78,11 @@ pub(crate) fn objects_in(folder: &Path) -> BTreeMap<String, bytes::Bytes> {
                 folders.push(path);
             } else {
                 let name = path.strip_prefix(folder).unwrap().to_string_lossy().into_owned();
-                objects.insert(name, std::fs::read(&path).unwrap().into());
+                match std::fs::read(&path) {
+                    Ok(content) => drop(objects.insert(name, content.into())),
+                    // A process that writes there meanwhile has given it its name, or has taken it away.
+                    Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{name}"),
+                }
             }
         }
     }

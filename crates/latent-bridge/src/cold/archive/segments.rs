@@ -79,6 +79,12 @@ impl Archive {
         }
     }
 
+    /// How many holes were found since this was asked.
+    #[cfg(feature = "nats")]
+    pub(crate) fn take_holes(&self) -> u64 {
+        self.exporter.take_holes()
+    }
+
     /// Up to where a partition is in the archive, as far as that was written down.
     ///
     /// # Errors

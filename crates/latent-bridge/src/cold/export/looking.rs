@@ -1,6 +1,8 @@
 //! An export of a log that removes events by itself: what is gone before it was archived is written down by name, told once, and exporting
 //! goes on behind it. What is written down is decided in `lookout`.
 
+use std::sync::atomic::Ordering;
+
 use latent_core::UnixMillis;
 
 use super::lookout::{LogSpan, Lookout, Seen, Tally};
@@ -77,6 +79,7 @@ impl Export<'_> {
         // What waits is read again.
         known.waiting = None;
         self.done.holes += 1;
+        self.exporter.holes.fetch_add(1, Ordering::SeqCst);
         let (topic, partition) = (self.place.topic.as_str(), self.place.partition.0);
         let (first, last, problem) = (hole.first.0, hole.last.0, hole.problem());
         tracing::error!(topic, partition, first, last, problem, "the archive of a partition has a hole");

@@ -24,6 +24,7 @@ mod source;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use latent_core::{Offset, Partition, UnixMillis};
@@ -68,6 +69,8 @@ pub struct SegmentExporter {
     bus: String,
     sizes: SegmentSizes,
     partitions: Mutex<Partitions>,
+    /// Holes that were found and not told of.
+    holes: AtomicU64,
 }
 
 /// What is known of a partition's archive.
@@ -113,7 +116,13 @@ struct Export<'e> {
 impl SegmentExporter {
     /// An exporter of the bus of this name. Heads and staged segments lie in `directory`, below the outbox, which its owner has locked.
     pub fn new(storage: Arc<dyn Storage>, directory: PathBuf, bus: &str, sizes: SegmentSizes) -> Self {
-        Self { files: HeadFiles::new(storage, directory), bus: bus.to_owned(), sizes, partitions: Mutex::default() }
+        Self {
+            files: HeadFiles::new(storage, directory),
+            bus: bus.to_owned(),
+            sizes,
+            partitions: Mutex::default(),
+            holes: AtomicU64::new(0),
+        }
     }
 
     /// Brings what is due of a partition into the store: full segments, what has waited for `archive_segment_age_millis`, and in any case all
@@ -163,6 +172,11 @@ impl SegmentExporter {
         let known = self.known(topic, partition);
         let _alone = known.lock().unwrap_or_else(PoisonError::into_inner);
         self.files.reseal(&SegmentPlace { bus: self.bus.clone(), topic: topic.to_owned(), partition }, keys)
+    }
+
+    /// How many holes were found since this was asked, whether the exports that found them came to their end or not.
+    pub fn take_holes(&self) -> u64 {
+        self.holes.swap(0, Ordering::SeqCst)
     }
 
     /// Up to where a partition is in the archive, as far as that was written down here. Asks no store.
