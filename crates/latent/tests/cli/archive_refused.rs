@@ -40,6 +40,13 @@ fn a_topic_that_is_archived_where_its_events_come_from_is_refused() {
     assert!(why(&refused).contains("topic \"in\" is itself archived at archive") && why(&refused).contains("--into"), "{refused:?}");
     assert!((0..3).all(|partition| fetched(&env, "in", partition).is_empty()));
     let _ = restore(&env, &["--into", "one"], 0);
+    let node = node(&env);
+    env.write("bridge.yaml", MANIFEST);
+    let in_force = restore(&env, &[], 2);
+    assert!(why(&in_force).contains("is itself archived at archive"), "what the running node has counts: {in_force:?}");
+    assert_eq!(node.stop(), Some(0));
+    let named = env.run(["archive", "restore", "--archive", "archive", "--engine", "embedded:data", "--json"]).with_status(2);
+    assert!(why(&named).contains("is itself archived at archive"), "and what a directory has that is named alone: {named:?}");
 }
 
 #[test]

@@ -82,15 +82,18 @@ impl LocationArgs {
         Ok(location)
     }
 
-    /// What the topics are, as far as manifests say it: the configuration's or the one that is named, and what a directory has now.
+    /// What the topics are, as far as manifests say it: the configuration's or the one that is named, and what is in force in a directory.
     pub(crate) fn manifests(&self) -> Result<Vec<BridgeManifest>, CliError> {
         match self.locate_existing()? {
             Location::Broker(file) => Ok(vec![manifest_for(&file)?]),
             Location::NodeOnBroker(config) => Ok(vec![config.engine.manifest]),
             Location::Directory { dir, manifest } => {
                 let named = manifest.map(|file| manifest_for(&file)).transpose()?;
-                // Of one that is not provisioned yet, or cannot be read, opening it says more.
-                Ok(named.into_iter().chain(EmbeddedBroker::manifest_of(dir.log()).ok()).collect())
+                // A changed manifest is applied by the next start, before anything of the directory is archived. Of a directory that is not
+                // provisioned yet, or cannot be read, opening it says more.
+                let is_in_force = named.is_none() || Access::try_node(&dir)?.is_some();
+                let kept = if is_in_force { EmbeddedBroker::manifest_of(dir.log()).ok() } else { None };
+                Ok(named.into_iter().chain(kept).collect())
             }
         }
     }
