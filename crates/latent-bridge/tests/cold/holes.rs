@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use latent_bridge::BusError;
 use latent_bridge::cold::export::{ArchiveHead, Holes, ItemSource, LogSpan};
 use latent_bridge::cold::restore::{Progress, Restoration};
-use latent_bridge::cold::verify::{FindingKind, Verification};
+use latent_bridge::cold::verify::{FindingKind, Known, Verification};
 use latent_core::{Attributes, MediaType, Record, Uid};
 
 use super::doubles::Fault;
@@ -159,8 +159,16 @@ impl Site {
     fn found(&self, with_head: bool) -> Vec<(u64, u64, bool)> {
         let (keys, heads) = (Keys::one(), [self.head()]);
         let heads = if with_head { &heads[..] } else { &[] };
-        let verification =
-            Verification { store: &self.store, topic: None, partition: None, keys: Some(&keys), heads, log: None, dense: false };
+        let verification = Verification {
+            store: &self.store,
+            topic: None,
+            partition: None,
+            keys: Some(&keys),
+            heads,
+            log: None,
+            dense: false,
+            known: Known::default(),
+        };
         let report = verification.run(&mut |_| {}).unwrap();
         assert_eq!(report.findings.holes(), report.findings.total());
         let one = |finding: &latent_bridge::cold::verify::Finding| {
@@ -394,7 +402,16 @@ fn an_archive_with_a_hole_is_restored_and_the_hole_is_in_the_report() {
     site.pass(OLD).unwrap();
     let (_directory, broker) = log(0);
     let keys = Keys::one();
-    let archive = Verification { store: &site.store, topic: None, partition: None, keys: Some(&keys), heads: &[], log: None, dense: false };
+    let archive = Verification {
+        store: &site.store,
+        topic: None,
+        partition: None,
+        keys: Some(&keys),
+        heads: &[],
+        log: None,
+        dense: false,
+        known: Known::default(),
+    };
     let restoration = Restoration { archive, bus: &broker, key_by_key: false, into: None };
     let report = restoration.run(Progress::of(""), &mut |_| Ok(()), &mut |_| {}).unwrap();
     assert_eq!((report.partitions[0].records, report.verified.findings.holes()), (22, 1));

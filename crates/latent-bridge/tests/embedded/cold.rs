@@ -316,6 +316,7 @@ fn a_store_that_was_set_back_gets_all_that_is_still_hot_or_waits() {
         heads: &[],
         log: Some(&aged.broker),
         dense: true,
+        known: latent_bridge::cold::verify::Known::default(),
     };
     let report = verification.run(&mut |_| {}).unwrap();
     let missing =

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use latent_bridge::cold::segment::Segment;
-use latent_bridge::cold::verify::{FindingKind, Verification};
+use latent_bridge::cold::verify::{FindingKind, Known, Verification};
 use latent_bridge::cold::{ArchiveOptions, ControlKeys};
 use latent_bridge::{EmbeddedBroker, EventBus};
 use latent_core::{Partition, UnixMillis};
@@ -187,7 +187,8 @@ fn open_with_keys(directory: &Path, store: &Arc<MemoryStore>, keys: &[[u8; 32]])
 fn kinds_with(broker: &EmbeddedBroker, store: &MemoryStore, keys: &[[u8; 32]]) -> Vec<FindingKind> {
     let keys = ControlKeys::new(keys).unwrap();
     let log = Some(broker as &dyn EventBus);
-    let verification = Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &[], log, dense: true };
+    let verification =
+        Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &[], log, dense: true, known: Known::default() };
     verification.run(&mut |_| {}).unwrap().findings.kept().iter().map(|finding| finding.kind).collect()
 }
 

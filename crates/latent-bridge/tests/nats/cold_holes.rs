@@ -38,8 +38,16 @@ fn found(report: &VerifyReport) -> (usize, usize) {
 /// With nothing but the archive and the keys, as of a copy of it.
 fn of_a_copy(site: &Site) -> (usize, usize) {
     let keys = ControlKeys::new(&[KEY]).unwrap();
-    let verification =
-        Verification { store: &*site.store, topic: None, partition: None, keys: Some(&keys), heads: &[], log: None, dense: false, known: Known::default() };
+    let verification = Verification {
+        store: &*site.store,
+        topic: None,
+        partition: None,
+        keys: Some(&keys),
+        heads: &[],
+        log: None,
+        dense: false,
+        known: Known::default(),
+    };
     found(&verification.run(&mut |_| {}).unwrap())
 }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use latent_bridge::cold::restore::{Progress, Restoration};
 use latent_bridge::cold::segment::SegmentSizes;
-use latent_bridge::cold::verify::Verification;
+use latent_bridge::cold::verify::{Known, Verification};
 use latent_bridge::cold::{ArchiveOptions, ControlKeys, open_archive};
 use latent_bridge::embedded::EngineOptions;
 use latent_bridge::manifest::ColdFormat;
@@ -196,8 +196,16 @@ fn child_archives_in_segments() {
     let keys = ControlKeys::new(&[[7; 32]]).unwrap();
     let heads: Vec<_> = (0..2).map(|partition| broker.archive_head("t", Partition(partition)).unwrap().unwrap().head).collect();
     let store = open_archive(&uri).unwrap();
-    let archive =
-        Verification { store: &*store, topic: None, partition: None, keys: Some(&keys), heads: &heads, log: Some(&broker), dense: true };
+    let archive = Verification {
+        store: &*store,
+        topic: None,
+        partition: None,
+        keys: Some(&keys),
+        heads: &heads,
+        log: Some(&broker),
+        dense: true,
+        known: Known::default(),
+    };
     let verified = archive.run(&mut |_| {}).unwrap();
     assert_eq!((verified.findings.kept(), verified.records, verified.unattested_ends), (&[][..], 40, 0));
     let segments: u64 = heads.iter().map(|head| head.segments).sum();

@@ -133,7 +133,16 @@ impl Scene {
             let heads: Vec<_> = (0..2).filter_map(|partition| bus.archive_head("t", Partition(partition)).unwrap()).collect();
             let heads: Vec<_> = heads.into_iter().map(|attested| attested.head).collect();
             let (keys, log) = (ControlKeys::new(&[KEY]).unwrap(), Some(&bus as &dyn EventBus));
-            let verification = Verification { store, topic: None, partition: None, keys: Some(&keys), heads: &heads, log, dense: false, known: Known::default() };
+            let verification = Verification {
+                store,
+                topic: None,
+                partition: None,
+                keys: Some(&keys),
+                heads: &heads,
+                log,
+                dense: false,
+                known: Known::default(),
+            };
             let seen = verification.run(&mut |_| {}).unwrap();
             assert_eq!((seen.findings.kept(), seen.unattested_ends), (&[][..], 0), "{context}");
         }

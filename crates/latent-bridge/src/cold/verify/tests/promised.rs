@@ -51,7 +51,15 @@ fn plant(store: &MemoryStore, finished: &FinishedSegment) {
 fn head_of(finished: &FinishedSegment) -> ArchiveHead {
     let place = finished.header.place.clone();
     let segments = finished.header.number + 1;
-    ArchiveHead { place, segments, last: finished.header.last, last_uid: None, digest: finished.digest, lookout: None, holes: Holes::default() }
+    ArchiveHead {
+        place,
+        segments,
+        last: finished.header.last,
+        last_uid: None,
+        digest: finished.digest,
+        lookout: None,
+        holes: Holes::default(),
+    }
 }
 
 #[test]
