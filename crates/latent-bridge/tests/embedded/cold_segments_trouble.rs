@@ -114,6 +114,7 @@ fn what_a_set_back_store_lost_and_the_log_still_has_is_archived_again_when_its_h
         heads: &heads[..1],
         log: None,
         dense: true,
+        known: Known::default(),
     };
     let report = verification.run(&mut |_| {}).unwrap();
     let [finding] = report.findings.kept() else { panic!("{:?}", report.findings) };
