@@ -77,6 +77,19 @@ fn what_the_stream_has_is_in_segments_once_and_the_archive_is_sound_beside_it() 
     assert_eq!(second.maintain(due()).unwrap().archived_records, 20);
     let seen = verified(&site, &second);
     assert_eq!((seen.findings.kept(), seen.records), (&[][..], 60));
+
+    // The store is set back while it runs: nothing is written behind the gap before it is whole again.
+    publish(&second, "c", 20);
+    let last = |partition| site.store.objects().into_keys().rfind(|path| path.starts_with(&format!("t/p{partition}/"))).unwrap();
+    let lost: Vec<_> = (0..2).map(last).map(|path| (site.store.lose(&path).unwrap(), path)).collect();
+    let objects = site.store.objects();
+    let gap = second.maintain(due()).unwrap();
+    assert_eq!((gap.archived_records, &*gap.unarchived_topics), (0, &["t".to_owned()][..]));
+    assert_eq!(site.store.objects(), objects);
+    lost.into_iter().for_each(|(bytes, path)| site.store.plant(&path, bytes));
+    assert_eq!(second.maintain(due()).unwrap().archived_records, 20);
+    let seen = verified(&site, &second);
+    assert_eq!((seen.findings.kept(), seen.records), (&[][..], 80));
 }
 
 #[test]

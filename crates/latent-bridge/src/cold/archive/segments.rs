@@ -22,10 +22,11 @@ impl Archive {
             return;
         }
         for (topic, partitions) in &self.segmented {
-            for partition in (0..*partitions).map(Partition) {
-                if let Err(error) = self.exporter.reseal(topic, partition, &*keys) {
-                    tracing::warn!(topic, partition = partition.0, %error, "the head of an archive is not proven with the newest control key");
-                }
+            let resealed = (0..*partitions).map(|partition| self.exporter.reseal(topic, Partition(partition), &*keys));
+            let failed: Vec<_> = resealed.filter_map(Result::err).collect();
+            if let Some(error) = failed.first() {
+                let heads = failed.len();
+                tracing::warn!(topic, heads, %error, "heads of an archive could not be proven with the newest control key");
             }
         }
     }
