@@ -225,5 +225,7 @@ fn a_hole_and_how_long_there_is_left_stand_in_the_status_and_a_hole_is_a_finding
     assert!(human.contains("HOLES") && human.contains("LEFT"), "{human}");
     let verified = documents(&env.run(["archive", "verify", "--json"]).with_status(1));
     assert_eq!(verified[0]["finding"]["kind"], json!("hole"), "{verified:?}");
+    let accepted = documents(&env.run(["archive", "verify", "--json", "--accept-holes"]).with_status(0));
+    assert_eq!(accepted, verified, "told all the same");
     assert_eq!(node.stop(), Some(0));
 }

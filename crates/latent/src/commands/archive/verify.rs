@@ -33,7 +33,7 @@ broker all that is acknowledged, must be there, or be waiting: also where a whol
 
 Each thing that is wrong is a line with topic, partition and offsets. Everything is read; nothing is changed.
 
-Exit status: 1 if anything is wrong, else 0.")]
+Exit status: 1 if anything is wrong, except holes with --accept-holes, else 0.")]
 pub(crate) struct VerifyArgs {
     /// The archive, as `cold_uri` names it: a folder, or a store's URI. Without it, the archives of the configuration's topics
     #[arg(long, value_name = "URI", conflicts_with = "config")]
@@ -52,6 +52,9 @@ pub(crate) struct VerifyArgs {
     /// Offsets of single events have no gaps, as those of the embedded engine: a gap is a missing event
     #[arg(long)]
     dense: bool,
+    /// Holes that the archive names itself are told and are no failure: they stay for good, and what is there is sound
+    #[arg(long)]
+    accept_holes: bool,
 }
 
 /// Tells what is wrong, then the numbers; fails if anything is.
@@ -65,7 +68,7 @@ pub(super) fn verify(args: &VerifyArgs, output: &mut Output) -> Result<(), CliEr
         }
         None => of_configuration(args, &mut total, output)?,
     }
-    match total.findings {
+    match total.findings - if args.accept_holes { total.holes } else { 0 } {
         0 => Ok(()),
         findings => Err(CliError::UnsoundArchive { findings, lacks_key: findings == total.unknown_keys }),
     }
@@ -76,12 +79,14 @@ pub(super) fn verify(args: &VerifyArgs, output: &mut Output) -> Result<(), CliEr
 struct Total {
     findings: u64,
     unknown_keys: u64,
+    holes: u64,
     waiting: u64,
 }
 
 impl Total {
     fn add(&mut self, report: &VerifyReport) {
         self.findings += report.findings.total();
+        self.holes += report.findings.holes();
         self.unknown_keys += report.findings.counts().get(&FindingKind::UnknownKey).copied().unwrap_or_default();
         self.waiting += report.waiting;
     }
