@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use latent_core::{StoredRecord, UnixMillis};
 
-use super::export::SegmentExporter;
+use super::export::{HEADS, SegmentExporter};
 use super::fault::Fault;
 use super::intent::Intent;
 use super::keys::KeyRing;
@@ -104,7 +104,7 @@ impl Archive {
         let intents_max = limits::COLD_INTENTS.check(options.intents_max).map_err(config)?;
         let uploads = limits::COLD_UPLOADS.check(options.uploads).map_err(config)?;
         let keys = KeyRing::new(&options.control_keys)?;
-        let exporter = SegmentExporter::new(Arc::clone(storage), outbox.join("segments"), &manifest.name, options.segment_sizes);
+        let exporter = SegmentExporter::new(Arc::clone(storage), outbox.join(HEADS), &manifest.name, options.segment_sizes);
         let outbox = Outbox::open(Arc::clone(storage), outbox, owner, keys, intents_max)?;
         let mut by_uri: BTreeMap<&str, Arc<Target>> = BTreeMap::new();
         let mut targets = BTreeMap::new();

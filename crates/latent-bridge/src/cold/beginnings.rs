@@ -1,6 +1,6 @@
 //! From which offset on a topic's events are archived at its place: what whoever verifies may expect to find there. What was stored before
 //! the topic had a `cold_uri` was promised to nobody. One file beside the outbox's intents; a topic that is archived elsewhere, or no longer,
-//! begins anew.
+//! begins anew, its heads with it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,6 +8,7 @@ use std::path::Path;
 use latent_core::{Offset, Partition};
 use serde::{Deserialize, Serialize};
 
+use super::export::set_heads_aside;
 use crate::embedded::Storage;
 use crate::engine::embedded::directory::{checked_text, read_control, with_check, write_control};
 use crate::{BridgeManifest, BusError, TopicSpec};
@@ -56,6 +57,10 @@ impl Beginnings {
                 Self::default()
             })
         });
+        for (Archived { topic, partitions, .. }, was) in archived.iter().filter_map(|one| Some((one, known.moved(one)?))) {
+            let partitions = (*partitions).max(u32::try_from(was.offsets.len()).unwrap_or(u32::MAX));
+            set_heads_aside(storage, directory, topic, (partitions, &was.place))?;
+        }
         let brought = known.brought_to(archived, now);
         if brought != known {
             let text = serde_json::to_string(&brought.0).map_err(|error| BusError::Serde { problem: error.to_string() })?;
@@ -67,6 +72,11 @@ impl Beginnings {
     /// From where on a partition's events are in its archive.
     pub(crate) fn since(&self, topic: &str, partition: Partition) -> Option<Offset> {
         self.0.get(topic)?.offsets.get(partition.0 as usize).copied().map(Offset)
+    }
+
+    /// What was written down of a topic that was archived at another place.
+    fn moved(&self, archived: &Archived) -> Option<&Beginning> {
+        self.0.get(&archived.topic).filter(|known| known.place != archived.place)
     }
 
     fn parse(content: &[u8]) -> Option<Self> {

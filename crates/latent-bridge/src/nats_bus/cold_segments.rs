@@ -15,8 +15,7 @@ use crate::{BusError, MaintenanceReport, TopicSpec, limits};
 const HOUR_MILLIS: u64 = 3_600_000;
 
 impl NatsBus {
-    /// Exports what is due of every topic in segments. A topic whose archive fails is named in the report, and its events stay where they
-    /// are; the others go on.
+    /// Exports what is due of every partition in segments. A topic of which one fails is named in the report; all other partitions go on.
     pub(super) fn export_segments(&self, archive: &Archive, pass: &Pass, now: UnixMillis, report: &mut MaintenanceReport) {
         for topic in self.manifest.topics.iter().filter(|topic| archive.is_segmented(&topic.name)) {
             for number in 0..topic.partitions {
@@ -32,8 +31,10 @@ impl NatsBus {
                             topic = topic.name, partition = number, %error, left,
                             "what is due was not archived; it is tried again until the broker removes it"
                         );
-                        report.unarchived_topics.push(topic.name.clone());
-                        break;
+                        // The others go on: of those the broker removes what is too old as well.
+                        if report.unarchived_topics.last() != Some(&topic.name) {
+                            report.unarchived_topics.push(topic.name.clone());
+                        }
                     }
                 }
             }

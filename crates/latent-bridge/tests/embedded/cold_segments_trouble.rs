@@ -11,11 +11,11 @@ use latent_bridge::cold::{ArchiveOptions, ControlKeys};
 use latent_bridge::{EmbeddedBroker, EventBus};
 use latent_core::{Partition, UnixMillis};
 
-use super::cold_segments::{OLD, THEN, YOUNG, aged, fill, finished, hot, open, open_with, verified};
+use super::cold_segments::{OLD, THEN, YOUNG, aged, fill, finished, hot, open, open_with, options, segmented, verified};
 use super::cold_segments_crash::assert_safely_cold;
 use crate::support::cold::{HOUR, KEY, archive, objects_in};
 use crate::support::doubles::{Call, Fault, MemoryStore};
-use crate::support::fixtures::{copy_directory, publish, scratch};
+use crate::support::fixtures::{SetClock, copy_directory, publish, scratch};
 use crate::support::storage::{self, Op, TestStorage};
 
 const NEW_KEY: [u8; 32] = [8; 32];
@@ -361,4 +361,36 @@ fn a_listing_that_is_behind_keeps_records_hot_and_nothing_else() {
     store.plan([Some(Fault::SayAbsent)]);
     assert!(is_held(&broker, LATE));
     assert_all_cold(&broker, &store, "the listing is right again");
+}
+
+/// Another `cold_uri`: the archive begins anew there, with what the log still has. Moved with everything that was in it, it goes on as it was.
+#[test]
+fn an_archive_at_another_place_begins_anew_and_one_that_was_moved_goes_on() {
+    let directory = aged();
+    let at = |uri: &str, store: &Arc<MemoryStore>| {
+        let clock = Arc::new(SetClock::default());
+        clock.set(HOUR / 2);
+        let options = options(TestStorage::without_syncs(), &clock, archive(store));
+        EmbeddedBroker::open_or_apply_with(directory.path(), &segmented(&[("t", 3)], uri), options).unwrap()
+    };
+    let (first, second) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    let broker = at("x", &first);
+    finished(&broker, &*first, "where it was");
+    let (objects, old_head) = (first.objects(), std::fs::read(head_file(directory.path(), 0)).unwrap());
+    drop(broker);
+
+    let broker = at("y", &second);
+    assert_eq!(broker.archive_head("t", Partition(0)).unwrap(), None);
+    broker.maintain(UnixMillis(LATE)).unwrap();
+    assert_eq!((hot(&broker), verified(&broker, &*second, "elsewhere").records), (0, YOUNG as u64));
+    assert_eq!(first.objects(), objects, "nothing more comes to where it was");
+    let aside = std::fs::read_dir(directory.path().join("cold-outbox/segments")).unwrap();
+    let aside = aside.map(|entry| entry.unwrap().path()).filter(|path| path.to_str().unwrap().contains("t.p0.head."));
+    assert_eq!(aside.map(|path| std::fs::read(path).unwrap()).collect::<Vec<_>>(), [old_head], "for who verifies that one");
+    drop(broker);
+
+    let broker = at("z", &second);
+    publish(&broker, "t", "later", YOUNG);
+    broker.maintain(UnixMillis(2 * LATE)).unwrap();
+    assert_eq!((hot(&broker), verified(&broker, &*second, "moved").records), (0, 2 * YOUNG as u64));
 }

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use latent_bridge::{BusError, EmbeddedBroker, EventBus};
-use latent_core::{Offset, Partition};
+use latent_core::{Offset, Partition, UnixMillis};
 use tracing::Level;
 
-use crate::support::fixtures::{copy_directory, manifest, options, quick, scratch, segments};
-use crate::support::history::{TOPICS, files, keep, past, records, tiny, wait_for_merges};
+use super::retention::{Aging, HOT_HOURS, HOUR, START};
+use crate::support::fixtures::{Published, copy_directory, manifest, options, quick, scratch, segments};
+use crate::support::history::{TOPICS, eventually, files, keep, past, records, tiny, wait_for_merges};
 use crate::support::logs::{Said, caught, forbid, said_by};
 use crate::support::storage::{Failing, TestStorage};
 
@@ -117,6 +118,27 @@ fn a_new_a_closed_and_a_killed_log_are_opened_without_a_warning() {
     assert_eq!(warned(&said), [""; 0], "killed");
     for file in [&index, &run] {
         assert!(said.iter().any(|said| said.text.contains(&name(file))), "{said:?}");
+    }
+}
+
+/// Maintenance ends a segment that has become old, so that it can go as a whole. When nothing is published behind it, it is filled again after
+/// an opening, and the files that were made of it are of no use: nothing is wrong with the log.
+#[test]
+fn a_segment_that_was_ended_for_its_age_and_is_filled_again_is_no_warning() {
+    let aging = Aging::new(&[("t", 1)]);
+    let mut published = aging.publish_at(START, "old", 1);
+    published.extend(aging.publish_at(START + HOUR, "young", 1));
+    let report = aging.broker.maintain(UnixMillis(START + HOT_HOURS * HOUR + 1)).unwrap();
+    assert_eq!(report.expired_records, 0);
+    eventually("the run of the ended segment is written", || {
+        (files(aging.directory.path(), "t", &[".uids"]).len() == 1).then_some(())
+    });
+    let (aging, said) = said_by(|| aging.reopened());
+    assert_eq!(warned(&said), [""; 0]);
+    published.extend(aging.publish_at(START + 2 * HOUR, "younger", 1));
+    for Published { ack, .. } in published {
+        let found = aging.broker.find_event_by_uid("t", "", &ack.uid).unwrap();
+        assert_eq!(found.map(|found| found.offset), Some(ack.offset));
     }
 }
 

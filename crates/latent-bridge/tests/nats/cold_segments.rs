@@ -1,5 +1,7 @@
 //! Topics of a broker that are archived in segments: what the stream has when maintenance looks is in one.
 
+use std::sync::Arc;
+
 use latent_bridge::cold::export::ArchiveHead;
 use latent_bridge::cold::restore::{Progress, Restoration};
 use latent_bridge::cold::segment::SegmentSizes;
@@ -8,10 +10,11 @@ use latent_bridge::cold::{ArchiveOptions, ControlKeys};
 use latent_bridge::manifest::ColdFormat;
 use latent_bridge::nats_bus::NatsOptions;
 use latent_bridge::{BridgeManifest, EventBus, NatsBus};
-use latent_core::{Partition, UnixMillis};
+use latent_core::{Partition, UnixMillis, partition_for};
 use latent_testkit::require_broker;
 
 use crate::cold::{KEY, Site, archived, in_a_while};
+use crate::doubles::MemoryStore;
 use crate::live::{STREAM, beside, record};
 
 /// When everything that was published has waited long enough.
@@ -26,10 +29,17 @@ fn segmented() -> BridgeManifest {
 }
 
 pub(crate) fn bus(site: &Site) -> NatsBus {
+    bus_at(site, "place")
+}
+
+/// Archived at another place, which is the site's store all the same.
+fn bus_at(site: &Site, place: &str) -> NatsBus {
     let segment_sizes = SegmentSizes { items: 8, ..SegmentSizes::default() };
     let options = site.options();
     let archive = ArchiveOptions { segment_sizes, ..options.archive.clone().unwrap() };
-    NatsBus::provision_with(NatsOptions { archive: Some(archive), ..options }, &segmented()).unwrap()
+    let mut manifest = segmented();
+    manifest.topics[0].retention.cold_uri = Some(place.to_owned());
+    NatsBus::provision_with(NatsOptions { archive: Some(archive), ..options }, &manifest).unwrap()
 }
 
 pub(crate) fn publish(bus: &NatsBus, prefix: &str, count: usize) {
@@ -95,7 +105,7 @@ fn what_the_stream_has_is_in_segments_once_and_the_archive_is_sound_beside_it() 
 #[test]
 fn a_stream_that_was_made_anew_is_not_archived_over_the_history_of_the_old_one() {
     require_broker!();
-    let site = Site::start();
+    let mut site = Site::start();
     let first = bus(&site);
     publish(&first, "a", 40);
     first.maintain(due()).unwrap();
@@ -111,6 +121,32 @@ fn a_stream_that_was_made_anew_is_not_archived_over_the_history_of_the_old_one()
     let report = second.maintain(due()).unwrap();
     assert_eq!((report.archived_records, &*report.unarchived_topics), (0, &["t".to_owned()][..]));
     assert_eq!(site.store.objects(), objects);
+    drop(second);
+    // The way on that the refusal names.
+    site.store = Arc::new(MemoryStore::new());
+    let third = bus_at(&site, "another place");
+    let report = third.maintain(due()).unwrap();
+    assert_eq!((report.archived_records, report.unarchived_topics.len()), (70, 0), "{report:?}");
+    let seen = verified(&site, &third);
+    assert_eq!((seen.findings.kept(), seen.records, seen.unattested_ends), (&[][..], 70, 0));
+}
+
+/// BUG-72: of the partitions beside one that cannot be archived the broker removes what is too old as well.
+#[test]
+fn a_partition_that_cannot_be_archived_stops_no_other_one() {
+    require_broker!();
+    let site = Site::start();
+    let first = bus(&site);
+    publish(&first, "a", 40);
+    first.maintain(due()).unwrap();
+    drop(first);
+    std::fs::write(site.folder.path().join("outbox/segments/t.p0.head"), "{}").unwrap();
+    let second = bus(&site);
+    publish(&second, "b", 40);
+    let report = second.maintain(due()).unwrap();
+    let in_second = (0..40).map(|n| format!("key-{}", n % 5)).filter(|key| partition_for(key, 2) == Partition(1)).count();
+    assert!((1..40).contains(&in_second), "{in_second}");
+    assert_eq!((report.archived_records, &*report.unarchived_topics), (in_second as u64, &["t".to_owned()][..]), "{report:?}");
 }
 
 #[test]

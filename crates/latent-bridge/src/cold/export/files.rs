@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use latent_core::Partition;
+use sha2::{Digest as _, Sha256};
 
 use super::head_document::HEAD_BYTES_MAX;
 use super::{ArchiveHead, ExportError};
 use crate::BusError;
-use crate::cold::segment::{Attest, Attestation, FinishedSegment, Segment, SegmentPlace};
+use crate::cold::segment::{Attest, Attestation, FinishedSegment, Segment, SegmentDigest, SegmentPlace};
 use crate::embedded::{OpenAs, PathKind, Storage};
 use crate::limits;
 
@@ -19,8 +21,49 @@ pub(super) struct HeadFiles {
     directory: PathBuf,
 }
 
+/// The folder of heads and staged segments, below the outbox.
+pub(crate) const HEADS: &str = "segments";
+
 fn name(place: &SegmentPlace, ending: &str) -> String {
-    format!("{}.p{}.{ending}", place.topic, place.partition)
+    name_of(&place.topic, place.partition, ending)
+}
+
+fn name_of(topic: &str, partition: Partition, ending: &str) -> String {
+    format!("{topic}.p{partition}.{ending}")
+}
+
+/// A topic is archived elsewhere from now on: what says how far it is archived where it was does not hold there. Heads stay under another
+/// name, for whoever verifies that archive; what was staged is in the log, and is built again.
+pub(crate) fn set_heads_aside(
+    storage: &dyn Storage,
+    outbox: &Path,
+    topic: &str,
+    (partitions, was): (u32, &str),
+) -> Result<(), BusError> {
+    let directory = outbox.join(HEADS);
+    let mark = SegmentDigest(Sha256::digest(was).into()).to_string();
+    let mark = mark.get(..16).unwrap_or_default();
+    let mut is_changed = false;
+    for partition in (0..partitions).map(Partition) {
+        let head = directory.join(name_of(topic, partition, "head"));
+        let aside = directory.join(name_of(topic, partition, &format!("head.{mark}")));
+        is_changed |= is_there(&head, storage.rename(&head, &aside))?;
+        let staged = directory.join(name_of(topic, partition, "seg"));
+        is_changed |= is_there(&staged, storage.remove_file(&staged))?;
+    }
+    if is_changed {
+        tracing::info!(topic, was, mark, "the topic is archived elsewhere from now on; heads of where it was are set aside");
+        storage.sync_directory(&directory).map_err(|error| BusError::io("sync", &directory, &error))?;
+    }
+    Ok(())
+}
+
+fn is_there(path: &Path, result: io::Result<()>) -> Result<bool, BusError> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(BusError::io("setting aside", path, &error)),
+    }
 }
 
 impl HeadFiles {

@@ -39,6 +39,7 @@ use looking::Looking;
 use lookout::Tally;
 
 pub use chain::Goal;
+pub(crate) use files::{HEADS, set_heads_aside};
 pub use error::ExportError;
 pub use head::{ArchiveHead, AttestedHead};
 pub use lookout::{Holes, KeptHole, LogSpan, Lookout, Seen};

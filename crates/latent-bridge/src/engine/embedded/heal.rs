@@ -47,17 +47,23 @@ fn range_of(segment: &Segment) -> SequenceRange {
     SequenceRange { first: segment.start.sequence, next: segment.next_sequence }
 }
 
-/// Drops runs that were made from another history of the log: the segment at whose end they end has another witness, or there is none.
+/// Drops runs that were made from another history of the log: the segment at whose end they end has another witness, or there is none. So
+/// it is with the run of a segment that was ended for its age and had none behind it when the log was closed: it is filled again.
 pub(super) fn foreign_runs_dropped(topic: &Topic) {
-    let dropped = {
+    let (dropped, filled) = {
         let mut contents = topic.write();
         let witness = |next: u64| contents.segments.iter().find(|segment| segment.next_sequence == next).map(|segment| segment.witness);
         let successor = contents.runs.without(|run| witness(run.range().next) != Some(run.witness()));
-        contents.replace_runs(successor)
+        let filled = contents.active.as_ref().map(|active| SequenceRange { first: active.start.sequence, next: contents.next.sequence });
+        (contents.replace_runs(successor), filled)
     };
     for run in &dropped {
         let file = base_name(run.path());
-        tracing::warn!(topic = topic.name, file, "a uid run that does not fit its segments is dropped and made again from the log");
+        if filled.is_some_and(|filled| filled.first <= run.range().first && run.range().next <= filled.next) {
+            tracing::debug!(topic = topic.name, file, "the uid run of a segment that is filled again is dropped");
+        } else {
+            tracing::warn!(topic = topic.name, file, "a uid run that does not fit its segments is dropped and made again from the log");
+        }
         topic.run_store.remove(run);
     }
 }
