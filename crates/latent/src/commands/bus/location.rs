@@ -13,6 +13,11 @@ use crate::data_dir::DataDir;
 use crate::engine::Engine;
 use crate::error::CliError;
 
+/// Whether a broker's event of this topic is archived when it is published, which takes a control key. Segments are made by a node later.
+pub(super) fn is_archived_at_once(topic: &TopicSpec) -> bool {
+    topic.retention.cold_uri.is_some() && topic.retention.cold_format != Some(ColdFormat::Segments)
+}
+
 /// The arguments every bus command takes.
 #[derive(Debug, Args)]
 pub(crate) struct LocationArgs {
@@ -103,8 +108,7 @@ impl LocationArgs {
     pub(super) fn refuse_archived(&self, topic: &str) -> Result<(), CliError> {
         let Location::Broker(file) = self.locate_existing()? else { return Ok(()) };
         let manifest = manifest_for(&file)?;
-        let is_archived = |spec: &&TopicSpec| spec.retention.cold_uri.is_some() && spec.retention.cold_format != Some(ColdFormat::Segments);
-        if !manifest.topics.iter().filter(is_archived).any(|spec| spec.name == topic) {
+        if !manifest.topics.iter().filter(|spec| is_archived_at_once(spec)).any(|spec| spec.name == topic) {
             return Ok(());
         }
         let reason = format!(
