@@ -85,6 +85,32 @@ fn files_of_heads_and_of_progress_are_read_with_a_bound_and_say_what_is_wrong_wi
 }
 
 #[test]
+fn progress_of_another_log_or_of_an_earlier_version_is_of_another_restoration() {
+    let env = archived();
+    let _ = restore(&env, &["--progress", "restore.json"], 0);
+    let _ = env.run(["bus", "provision", "--engine", "embedded:other", "--manifest", "bridge.yaml"]).with_status(0);
+    let other = restore(&env, &["--engine", "embedded:other", "--progress", "restore.json"], 2);
+    let data = env.folder().join("data").canonicalize().unwrap();
+    assert!(
+        why(&other).ends_with(&format!("it is of another restoration: the archive archive, into embedded:{}", data.display())),
+        "{other:?}"
+    );
+    assert!(next(&other).contains("remove this one"), "{other:?}");
+    let parts = restore(&env, &["--progress", "parts.json", "--topic", "in", "--partition", "0", "--into", "one"], 0);
+    let told = why(&restore(&env, &["--progress", "parts.json"], 2));
+    assert!(told.contains("the archive archive, topic in, partition 0, into topic one of embedded:"), "{told}: {parts:?}");
+    env.write("old.json", r#"{"restoration":"of archive topic Some(\"in\") partition None into None","done":{"in/p0":9}}"#);
+    let old = restore(&env, &["--progress", "old.json"], 2);
+    assert!(why(&old).contains("it is of another restoration") && !why(&old).contains("Some("), "{old:?}");
+    assert!(next(&old).contains("remove this one"), "{old:?}");
+    // The same place with a log that was made anew since.
+    std::fs::remove_dir_all(env.folder().join("data")).unwrap();
+    let _ = env.run(["bus", "provision"]).with_status(0);
+    let anew = restore(&env, &["--progress", "restore.json"], 1);
+    assert!(why(&anew).contains("restore.json says that it was published: remove that file"), "{anew:?}");
+}
+
+#[test]
 fn a_proof_by_another_key_says_to_name_that_key() {
     let env = archived();
     key(&env, "other.key", &"08".repeat(32));

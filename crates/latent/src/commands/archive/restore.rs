@@ -66,8 +66,7 @@ pub(crate) struct RestoreArgs {
 pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), CliError> {
     let proof = args.proof.read(&[])?;
     let store = place::open(&args.archive)?;
-    let words = format!("of {} topic {:?} partition {:?} into {:?}", args.archive, args.topic, args.partition, args.into);
-    let progress = args.progress.as_deref().map_or_else(|| Ok(Progress::of(&words)), |file| progress_in(file, &words))?;
+    let progress = args.progress.as_deref().map_or_else(|| Ok(Progress::of("")), |file| progress_in(file, &words_of(args)?))?;
     refuse_own_archive(args, &*store)?;
     let mut access = args.location.access("latent archive restore")?;
     let engine = access.engine()?;
@@ -98,7 +97,7 @@ pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), Cli
             let unknown = report.findings.counts().get(&FindingKind::UnknownKey).copied().unwrap_or_default();
             Err(CliError::UnsoundArchive { findings, lacks_key: findings == unknown })
         }
-        Err(error) => Err(failed(&args.archive, &error)),
+        Err(error) => Err(failed(args, &error)),
     }
 }
 
@@ -110,14 +109,21 @@ fn step_words(step: Step<'_>) -> String {
     }
 }
 
-fn failed(archive: &str, error: &RestoreError) -> CliError {
-    let fault = match error {
-        RestoreError::Publish { cause, .. } => Fault { message: error.to_string(), ..Fault::from(cause) },
-        RestoreError::Bus(cause) => Fault::from(cause),
-        RestoreError::Progress { .. } => Fault::refused(super::Task::Restoring.kind(), error.to_string()),
+fn failed(args: &RestoreArgs, error: &RestoreError) -> CliError {
+    let fault = match (error, args.progress.as_deref()) {
+        (RestoreError::Publish { cause, .. }, _) => Fault { message: error.to_string(), ..Fault::from(cause) },
+        (RestoreError::Bus(cause), _) => Fault::from(cause),
+        (RestoreError::NotThere { .. }, Some(file)) => {
+            let message = format!(
+                "{error}; {} says that it was published: remove that file if the log was made anew since, and run the command again",
+                file.display()
+            );
+            Fault::refused(super::Task::Restoring.kind(), message)
+        }
+        (RestoreError::Progress { .. }, _) => Fault::refused(super::Task::Restoring.kind(), error.to_string()),
         _ => Fault::passing(super::Task::Restoring.kind(), error.to_string()),
     };
-    CliError::Log { doing: format!("restoring from {archive}"), fault }
+    CliError::Log { doing: format!("restoring from {}", args.archive), fault }
 }
 
 /// A topic that is archived where it comes from would give its new events the names of those that are there.
@@ -178,6 +184,23 @@ fn sentence(one: &RestoredPartition) -> String {
         }
     }
     out
+}
+
+/// What is restored where to. The same words are the same restoration.
+fn words_of(args: &RestoreArgs) -> Result<String, CliError> {
+    let mut words = format!("the archive {}", args.archive);
+    if let Some(topic) = &args.topic {
+        words.push_str(&format!(", topic {topic}"));
+    }
+    if let Some(partition) = args.partition {
+        words.push_str(&format!(", partition {partition}"));
+    }
+    words.push_str(", into ");
+    if let Some(into) = &args.into {
+        words.push_str(&format!("topic {into} of "));
+    }
+    words.push_str(&args.location.identity()?);
+    Ok(words)
 }
 
 fn progress_in(file: &Path, words: &str) -> Result<Progress, CliError> {

@@ -18,6 +18,25 @@ pub(super) fn is_archived_at_once(topic: &TopicSpec) -> bool {
     topic.retention.cold_uri.is_some() && topic.retention.cold_format != Some(ColdFormat::Segments)
 }
 
+/// The log of a data directory, by its real path.
+pub(super) fn identity_of_directory(dir: &DataDir) -> String {
+    let path = std::fs::canonicalize(dir.log()).unwrap_or_else(|_| dir.log().to_owned());
+    format!("embedded:{}", path.display())
+}
+
+/// The topics on the broker of a configuration.
+pub(super) fn identity_of_node(config: &Config) -> String {
+    let address = config.engine.broker().map(|broker| broker.peer.address().to_string()).unwrap_or_default();
+    format!("nats:tls://{address}/{}", config.engine.manifest.name)
+}
+
+/// The topics on the broker of the environment, with this manifest.
+pub(super) fn identity_in_environment(file: &Path) -> Result<String, CliError> {
+    // The environment first: without it no file is worth a look.
+    let servers = broker::options_from_environment(file)?.servers.join(",");
+    Ok(format!("nats:{servers}/{}", manifest_for(file)?.name))
+}
+
 /// The arguments every bus command takes.
 #[derive(Debug, Args)]
 pub(crate) struct LocationArgs {
@@ -101,6 +120,15 @@ impl LocationArgs {
                 Ok(named.into_iter().chain(kept).collect())
             }
         }
+    }
+
+    /// What tells the log from others, across runs. Nothing is opened.
+    pub(crate) fn identity(&self) -> Result<String, CliError> {
+        Ok(match self.locate_existing()? {
+            Location::Directory { dir, .. } => identity_of_directory(&dir),
+            Location::NodeOnBroker(config) => identity_of_node(&config),
+            Location::Broker(file) => identity_in_environment(&file)?,
+        })
     }
 
     /// Refuses to publish to a topic whose events are archived one by one, where there is no control key to do that with: at once, and not event

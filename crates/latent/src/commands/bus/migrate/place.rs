@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use latent_bridge::{BridgeManifest, EmbeddedBroker, InOrder};
 
-use super::super::location::manifest_for;
+use super::super::location::{identity_in_environment, identity_of_directory, identity_of_node, manifest_for};
 use super::HOLDER;
 use super::source::{BusSource, NodeSource, Source};
 use crate::access::{Access, log_error, open_directory};
@@ -59,19 +59,9 @@ impl Place {
     /// What tells it from other logs, across runs. Known before anything is opened.
     pub(super) fn identity(&self) -> Result<String, CliError> {
         Ok(match self {
-            Self::Directory(dir) => {
-                let path = std::fs::canonicalize(dir.log()).unwrap_or_else(|_| dir.log().to_owned());
-                format!("embedded:{}", path.display())
-            }
-            Self::OfNode(config) => {
-                let address = config.engine.broker().map(|broker| broker.peer.address().to_string()).unwrap_or_default();
-                format!("nats:tls://{address}/{}", config.engine.manifest.name)
-            }
-            Self::OfEnvironment(file) => {
-                // The environment first: without it no file is worth a look.
-                let servers = broker::options_from_environment(file)?.servers.join(",");
-                format!("nats:{servers}/{}", manifest_for(file)?.name)
-            }
+            Self::Directory(dir) => identity_of_directory(dir),
+            Self::OfNode(config) => identity_of_node(config),
+            Self::OfEnvironment(file) => identity_in_environment(file)?,
         })
     }
 
