@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use latent_secrets::SecretError;
 
 use crate::broker::{BrokerError, EnvironmentFault};
-use crate::commands::bus::{EmptyLines, MigrationCounts, PartitionFinding, Repetition, SentCounts, Stopped, named};
+use crate::commands::bus::{EmptyLines, KEYLESS, MigrationCounts, PartitionFinding, Repetition, SentCounts, Stopped, named};
 use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
 use crate::commands::secret;
@@ -621,6 +621,8 @@ fn after_archiving(error: &CliError) -> &'static str {
 fn after_value(option: &str) -> &'static str {
     match option {
         "--progress" => "name another file, or remove this one to begin anew: what is there is known by its uid",
+        "--into" => "name one topic of the archive with --topic",
+        KEYLESS => "name the node's configuration, which has the control key: -c FILE instead of --engine nats",
         _ => "give a value that keeps to this rule",
     }
 }

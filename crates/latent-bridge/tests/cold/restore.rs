@@ -1,6 +1,6 @@
 //! What is restored is what was archived: uid, key, media type, attributes, bytes and order; after any number of ends on the way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latent_bridge::EventBus;
 use latent_bridge::cold::restore::{Progress, Restoration, RestoreError, RestoreReport};
@@ -72,7 +72,8 @@ fn a_restored_topic_has_the_same_events_in_the_same_order() {
         (sum(|one| one.records), sum(|one| one.compared), sum(|one| one.already_there), sum(|one| one.out_of_order)),
         (120, 120, 0, 0)
     );
-    assert_eq!(report.partitions[0].offsets, Some((0, report.partitions[0].records - 1)));
+    assert_eq!(report.partitions[0].offsets, BTreeMap::from([(0, (0, report.partitions[0].records - 1))]));
+    assert_eq!(report.partitions[0].into, "t");
     let again = restore(&store, &other).unwrap();
     assert!(again.partitions.iter().all(|one| one.already_there == one.records), "{:?}", again.partitions);
     assert_same(&broker, &other, "t");
@@ -84,7 +85,11 @@ fn it_can_go_into_a_topic_of_another_name_and_with_another_number_of_partitions(
     let (_directory, other) = empty(&[("u", 2), ("v", 5)]);
     restore_from(&store, &other, Some("u"), Progress::of(WORDS)).unwrap();
     assert_same(&broker, &other, "u");
-    restore_from(&store, &other, Some("v"), Progress::of(WORDS)).unwrap();
+    let report = restore_from(&store, &other, Some("v"), Progress::of(WORDS)).unwrap();
+    for one in &report.partitions {
+        let count: u64 = one.offsets.values().map(|(first, last)| last - first + 1).sum();
+        assert!(one.into == "v" && one.offsets.len() > 1 && count >= one.records, "each partition has its offsets: {one:?}");
+    }
     let uids = |bus: &dyn EventBus, topic, partitions: u32| -> BTreeSet<_> {
         (0..partitions).flat_map(|partition| contents(bus, topic, partition)).map(|(uid, ..)| uid).collect()
     };

@@ -48,7 +48,8 @@ pub(super) fn run(
         };
         restored.compared += 1;
         restored.out_of_order += u64::from(!is_ahead);
-        restored.offsets = Some(restored.offsets.map_or((offset.0, offset.0), |(first, last)| (first.min(offset.0), last.max(offset.0))));
+        let (first, last) = restored.offsets.entry(partition.0).or_insert((offset.0, offset.0));
+        (*first, *last) = ((*first).min(offset.0), (*last).max(offset.0));
         if restored.compared.is_multiple_of(PAGE_RECORDS as u64) {
             tell(Step::Comparing(restored));
         }

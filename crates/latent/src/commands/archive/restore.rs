@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use latent_bridge::BusError;
+use latent_bridge::cold::ColdStore;
 use latent_bridge::cold::restore::{Progress, Restoration, RestoreError, RestoreReport, RestoredPartition, Step};
 use latent_bridge::cold::segment::Attest;
 use latent_bridge::cold::verify::{FindingKind, Known, Verification};
-use latent_bridge::cold::{ColdStore, is_same_place};
 use latent_core::Partition;
 use serde_json::json;
 
+use super::destination::Destination;
 use super::place::{self, ProofArgs};
 use super::told;
 use crate::access::CommandBus;
@@ -67,7 +68,8 @@ pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), Cli
     let proof = args.proof.read(&[])?;
     let store = place::open(&args.archive)?;
     let progress = args.progress.as_deref().map_or_else(|| Ok(Progress::of("")), |file| progress_in(file, &words_of(args)?))?;
-    refuse_own_archive(args, &*store)?;
+    let (topic, into) = (args.topic.as_deref(), args.into.as_deref());
+    Destination { location: &args.location, archive: &args.archive, store: &*store, topic, into }.check(output)?;
     let mut access = args.location.access("latent archive restore")?;
     let engine = access.engine()?;
     let bus = CommandBus::of(access)?;
@@ -90,7 +92,8 @@ pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), Cli
     });
     bar.finish_and_clear();
     match ended {
-        Ok(report) => tell(args, &report, output),
+        Ok(report) => tell(args, &report, &*store, output),
+        Err(error @ RestoreError::SeveralTopics { .. }) => Err(CliError::Value { option: "--into", reason: error.to_string() }),
         Err(RestoreError::Unsound { report }) => {
             told::findings(&report, output)?;
             let findings = report.findings.total();
@@ -126,34 +129,7 @@ fn failed(args: &RestoreArgs, error: &RestoreError) -> CliError {
     CliError::Log { doing: format!("restoring from {}", args.archive), fault }
 }
 
-/// A topic that is archived where it comes from would give its new events the names of those that are there.
-fn refuse_own_archive(args: &RestoreArgs, store: &dyn ColdStore) -> Result<(), CliError> {
-    let goes_to_itself = |name: &str| {
-        let is = |wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| wanted == name);
-        is(&args.topic) && is(&args.into)
-    };
-    for topic in args.location.manifests()?.into_iter().flat_map(|manifest| manifest.topics) {
-        let is_there = topic.retention.cold_uri.as_ref().is_some_and(|uri| is_same_place(uri, &args.archive));
-        if !is_there || !goes_to_itself(&topic.name) {
-            continue;
-        }
-        let listed = store.list_after(&format!("{}/", topic.name), "", 1);
-        let doing = format!("looking into the archive {}", args.archive);
-        let listed =
-            listed.map_err(|error| CliError::Log { doing, fault: Fault::passing(super::Task::Restoring.kind(), error.to_string()) })?;
-        if !listed.is_empty() {
-            let reason = format!(
-                "topic {:?} is itself archived at {}, where its new events would have the names of those that are there: restore into another \
-                 topic with --into, or give this one another cold_uri first",
-                topic.name, args.archive
-            );
-            return Err(CliError::Value { option: "--archive", reason });
-        }
-    }
-    Ok(())
-}
-
-fn tell(args: &RestoreArgs, report: &RestoreReport, output: &mut Output) -> Result<(), CliError> {
+fn tell(args: &RestoreArgs, report: &RestoreReport, store: &dyn ColdStore, output: &mut Output) -> Result<(), CliError> {
     for one in &report.partitions {
         output.line(&json!({ "restored": one }), || sentence(one))?;
     }
@@ -162,17 +138,26 @@ fn tell(args: &RestoreArgs, report: &RestoreReport, output: &mut Output) -> Resu
         output.hint("what the archive names as holes was lost before it was archived, and is not restored");
     }
     if report.partitions.is_empty() {
-        told::nothing_of(&args.archive, args.topic.as_deref(), args.partition)?;
+        told::nothing_of(store, &args.archive, args.topic.as_deref(), args.partition)?;
         output.hint("the archive has nothing of that");
     }
     Ok(())
 }
 
+/// Partitions of the destination that a line for people names.
+const PARTITIONS_NAMED_MAX: usize = 8;
+
 fn sentence(one: &RestoredPartition) -> String {
-    let RestoredPartition { topic, partition, records, already_there, damaged, compared, out_of_order, offsets } = one;
+    let RestoredPartition { topic, partition, records, already_there, damaged, compared, out_of_order, into, offsets } = one;
     let mut out = format!("{topic}/p{partition}: {records} records, {compared} compared");
-    if let Some((first, last)) = offsets {
-        out.push_str(&format!(", now between offsets {first} and {last}"));
+    let places =
+        offsets.iter().take(PARTITIONS_NAMED_MAX).map(|(partition, (first, last))| format!("p{partition} offsets {first} to {last}"));
+    let places = places.collect::<Vec<_>>().join(", ");
+    if !places.is_empty() {
+        out.push_str(&format!(", now in {into}: {places}"));
+    }
+    if let Some(more) = offsets.len().checked_sub(PARTITIONS_NAMED_MAX).filter(|more| *more > 0) {
+        out.push_str(&format!(" and in {more} more partitions"));
     }
     for (count, words) in [
         (already_there, "were there already"),

@@ -18,6 +18,9 @@ pub(super) fn is_archived_at_once(topic: &TopicSpec) -> bool {
     topic.retention.cold_uri.is_some() && topic.retention.cold_format != Some(ColdFormat::Segments)
 }
 
+/// The option of an engine that has no control key, for an error.
+pub(crate) const KEYLESS: &str = "--engine nats";
+
 /// The log of a data directory, by its real path.
 pub(super) fn identity_of_directory(dir: &DataDir) -> String {
     let path = std::fs::canonicalize(dir.log()).unwrap_or_else(|_| dir.log().to_owned());
@@ -133,17 +136,14 @@ impl LocationArgs {
 
     /// Refuses to publish to a topic whose events are archived one by one, where there is no control key to do that with: at once, and not event
     /// by event.
-    pub(super) fn refuse_archived(&self, topic: &str) -> Result<(), CliError> {
+    pub(crate) fn refuse_archived(&self, topic: &str) -> Result<(), CliError> {
         let Location::Broker(file) = self.locate_existing()? else { return Ok(()) };
         let manifest = manifest_for(&file)?;
         if !manifest.topics.iter().filter(|spec| is_archived_at_once(spec)).any(|spec| spec.name == topic) {
             return Ok(());
         }
-        let reason = format!(
-            "topic {topic:?} has a cold_uri, and --engine nats has no control key to archive its events with; publish with -c FILE, the node's \
-             configuration"
-        );
-        Err(CliError::Value { option: "--engine", reason })
+        let reason = format!("topic {topic:?} has a cold_uri, and --engine nats has no control key to archive its events with");
+        Err(CliError::Value { option: KEYLESS, reason })
     }
 
     /// The way to the data, for a command that others know as `holder` while it has the directory.
