@@ -27,6 +27,14 @@ fn a_destination_with_the_archive_of_the_source_is_refused_and_with_another_one_
     // A topic that is not archived may go, and a comparison harms nothing.
     let _ = migrated(&env, &[&["one"], &BOTH[..]].concat(), 0);
     assert_eq!(error_of(&migrated(&env, &[&BOTH[..], &["--verify-only"]].concat(), 1).1)["kind"], json!("migration-incomplete"));
+    // Of a directory that is provisioned already, what its configuration says is in force before anything is archived.
+    env.write("latent.toml", CONFIG.replace("data_dir = \"data\"", "data_dir = \"other\""));
+    env.write("bridge.yaml", std::fs::read_to_string(env.folder().join("data.yaml")).unwrap());
+    let to_configured = ["--from", "embedded:data", "--to", "config:latent.toml", "--progress", "configured.progress"];
+    let _ = migrated(&env, &to_configured, 2);
+    env.write("bridge.yaml", MANIFEST);
+    let (told, _) = migrated(&env, &to_configured, 0);
+    assert_eq!(counts(&told)["copied"], json!(1));
     provision_archived(&env, "third", "cold-of-the-third");
     let (told, _) = migrated(&env, &["--from", "embedded:data", "--to", "embedded:third"], 0);
     assert_eq!(counts(&told)["copied"], json!(1));

@@ -99,13 +99,13 @@ pub(super) fn migrate(args: &MigrateArgs, output: &mut Output) -> Result<(), Cli
     if source_name == destination_name {
         return Err(CliError::Value { option: "--to", reason: format!("it is the source itself, {source_name}") });
     }
-    let (source_manifest, destination_manifest) = (from.manifest()?, to.manifest()?);
-    let planned = plan(&source_manifest, &destination_manifest, &args.topics).map_err(refused)?;
+    let source_manifest = from.manifest()?;
+    let planned = plan(&source_manifest, &to.manifest()?, &args.topics).map_err(refused)?;
     // A comparison publishes nothing.
     if !args.verify_only {
         let key = if to.needs_manifest() { ControlKey::Missing } else { ControlKey::AtHand };
         let first_partitions = planned.iter().filter(|(_, partition)| *partition == Partition(0));
-        archives::refuse(&source_manifest, &destination_manifest, first_partitions.map(|(topic, _)| topic.as_str()), key)?;
+        archives::refuse(&source_manifest, &to.archiving()?, first_partitions.map(|(topic, _)| topic.as_str()), key)?;
     }
     let file = ProgressFile::at(args.progress.clone(), &source_name, &destination_name);
     let (mut file, noted) = if args.verify_only { file.look() } else { file.take() }?;
