@@ -638,7 +638,7 @@ fn named_findings(findings: &[PartitionFinding]) -> String {
 /// What to do about the first finding; the others are seen to afterwards.
 fn after_migration(error: &CliError) -> &'static str {
     let (findings, is_comparison) = match error {
-        CliError::Unmigratable { next, .. } => return *next,
+        CliError::Unmigratable { next, .. } => return next,
         CliError::Unmigrated { findings, is_comparison, .. } => (findings, *is_comparison),
         _ => return "name a file in a folder that you may write with --progress",
     };
