@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use latent_secrets::SecretError;
 
 use crate::broker::{BrokerError, EnvironmentFault};
-use crate::commands::bus::{EmptyLines, MigrationCounts, PartitionFinding, Repetition, SentCounts, Stopped, named};
+use crate::commands::bus::{EmptyLines, KEYLESS, MigrationCounts, PartitionFinding, Repetition, SentCounts, Stopped, named};
 use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
 use crate::commands::secret;
@@ -206,6 +206,8 @@ pub(crate) enum CliError {
     Unmigratable {
         /// Each reason.
         problems: Vec<String>,
+        /// What to do about them.
+        next: &'static str,
     },
     /// Partitions that are not the same on both sides. Each was told.
     #[error("{} of {} partitions are not the same on both sides", findings.len(), counts.partitions)]
@@ -503,7 +505,7 @@ impl CliError {
             Self::NoSecretStore { .. } => "where secrets are, and the key that they are sealed under, is said there".to_owned(),
             Self::Secret { source, .. } => source.to_string(),
             Self::Broker { source, .. } => source.to_string(),
-            Self::UnfitStreams { problems } | Self::Permissions { problems } | Self::Unmigratable { problems } => problems.join("\n"),
+            Self::UnfitStreams { problems } | Self::Permissions { problems } | Self::Unmigratable { problems, .. } => problems.join("\n"),
             Self::Unmigrated { findings, .. } => named_findings(findings),
             Self::ProgressFile { reason, .. } => reason.clone(),
             Self::UnsafeBroker { count } => format!("{count} of the findings above are unsafe"),
@@ -619,6 +621,8 @@ fn after_archiving(error: &CliError) -> &'static str {
 fn after_value(option: &str) -> &'static str {
     match option {
         "--progress" => "name another file, or remove this one to begin anew: what is there is known by its uid",
+        "--into" => "name one topic of the archive with --topic",
+        KEYLESS => "name the node's configuration, which has the control key: -c FILE instead of --engine nats",
         _ => "give a value that keeps to this rule",
     }
 }
@@ -634,9 +638,7 @@ fn named_findings(findings: &[PartitionFinding]) -> String {
 /// What to do about the first finding; the others are seen to afterwards.
 fn after_migration(error: &CliError) -> &'static str {
     let (findings, is_comparison) = match error {
-        CliError::Unmigratable { .. } => {
-            return "provision the destination with the manifest of the source (`latent bus provision`); docs/migrate.md says how";
-        }
+        CliError::Unmigratable { next, .. } => return next,
         CliError::Unmigrated { findings, is_comparison, .. } => (findings, *is_comparison),
         _ => return "name a file in a folder that you may write with --progress",
     };

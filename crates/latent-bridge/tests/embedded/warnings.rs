@@ -130,9 +130,7 @@ fn a_segment_that_was_ended_for_its_age_and_is_filled_again_is_no_warning() {
     published.extend(aging.publish_at(START + HOUR, "young", 1));
     let report = aging.broker.maintain(UnixMillis(START + HOT_HOURS * HOUR + 1)).unwrap();
     assert_eq!(report.expired_records, 0);
-    eventually("the run of the ended segment is written", || {
-        (files(aging.directory.path(), "t", &[".uids"]).len() == 1).then_some(())
-    });
+    eventually("the run of the ended segment is written", || (files(aging.directory.path(), "t", &[".uids"]).len() == 1).then_some(()));
     let (aging, said) = said_by(|| aging.reopened());
     assert_eq!(warned(&said), [""; 0]);
     published.extend(aging.publish_at(START + 2 * HOUR, "younger", 1));

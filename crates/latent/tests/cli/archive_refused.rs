@@ -50,11 +50,73 @@ fn a_topic_that_is_archived_where_its_events_come_from_is_refused() {
 }
 
 #[test]
+fn what_comes_from_a_copy_into_an_archived_topic_is_warned_of_and_restored() {
+    let env = archived();
+    env.write(
+        "bridge.yaml",
+        MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: elsewhere, cold_format: segments } }"),
+    );
+    env.write("latent.toml", format!("{CONFIG}\n[archive]\ncontrol_key_files = [\"control.key\"]\n"));
+    let told = restore(&env, &["--progress", "restore.json"], 0).stderr;
+    let warning: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(warning["warning"]["topic"], json!("in"), "{told}");
+    assert!(
+        warning["warning"]["message"].as_str().unwrap().contains("is archived there again, with the same uids under new offsets"),
+        "{told}"
+    );
+    assert!(restore(&env, &["--into", "one"], 0).stderr.is_empty(), "nothing of it goes to the archived one");
+}
+
+#[test]
+fn restoring_into_a_topic_whose_archive_takes_a_key_that_is_not_there_is_refused_before_anything_is_read() {
+    let env = archived();
+    env.write("bridge.yaml", MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: elsewhere } }"));
+    let on_nats = ["--engine", "nats", "--manifest", "bridge.yaml"];
+    let refused = restore(&env, &on_nats, 2);
+    assert!(
+        why(&refused).contains("topic \"in\" has a cold_uri") && next(&refused).contains("-c FILE instead of --engine nats"),
+        "{refused:?}"
+    );
+    let other =
+        env.run_with_input([&["bus", "publish", "in", "--file", "-", "--json"][..], &on_nats].concat(), b"1\n".to_vec()).with_status(2);
+    assert_eq!(next(&other), next(&refused));
+    // A topic that is not archived is not in the way of it: then it is the environment that is missed.
+    let into = restore(&env, &[&["--into", "one"][..], &on_nats].concat(), 2);
+    assert_eq!(error_of(&into)["kind"], json!("environment"), "{into:?}");
+}
+
+#[test]
+fn several_topics_into_one_are_a_wrong_command() {
+    let env = archived();
+    std::fs::create_dir_all(env.folder().join("archive/two/p0")).unwrap();
+    std::fs::copy(&segments(&env)[0], env.folder().join("archive/two/p0/00000000000000000000.seg")).unwrap();
+    let refused = restore(&env, &["--into", "one"], 2);
+    assert!(why(&refused).contains("\"in\" and \"two\", which cannot both become \"one\""), "{refused:?}");
+    assert_eq!(next(&refused), "name one topic of the archive with --topic");
+    assert!(fetched(&env, "one", 0).is_empty());
+}
+
+#[test]
+fn what_is_restored_is_told_with_the_topic_and_the_partitions_that_it_is_in_now() {
+    let env = archived();
+    let told = env.run(["archive", "restore", "--archive", "archive", "--key", "control.key", "--into", "one"]).with_status(0).stdout;
+    let first = told.lines().next().unwrap();
+    assert!(first.starts_with("in/p") && first.contains(", now in one: p0 offsets 0 to "), "{told}");
+    let restored = &documents(&restore(&env, &["--topic", "in"], 0))[0]["restored"];
+    let partition = restored["partition"].to_string();
+    assert_eq!((&restored["into"], &restored["offsets"][partition][0]), (&json!("in"), &json!(0)), "{restored}");
+}
+
+#[test]
 fn a_part_that_an_archive_does_not_have_is_a_mistake_of_a_restoration_too() {
     let env = archived();
     for part in [["--topic", "nosuch"], ["--partition", "7"]] {
         let refused = restore(&env, &part, 2);
         assert!(why(&refused).ends_with("the archive archive has nothing of it"), "{refused:?}");
+    }
+    let both = ["--topic", "in", "--partition", "7"];
+    for refused in [restore(&env, &both, 2), verify(&env, &[&["--archive", "archive", "--json"][..], &both].concat(), 2)] {
+        assert!(error_of(&refused)["what"].as_str().unwrap().contains("--partition"), "the topic is there: {refused:?}");
     }
 }
 
@@ -82,6 +144,32 @@ fn files_of_heads_and_of_progress_are_read_with_a_bound_and_say_what_is_wrong_wi
     let _ = restore(&env, &["--progress", "restore.json"], 0);
     let other = restore(&env, &["--progress", "restore.json", "--topic", "in"], 2);
     assert!(next(&other).starts_with("name another file, or remove this one"), "{other:?}");
+}
+
+#[test]
+fn progress_of_another_log_or_of_an_earlier_version_is_of_another_restoration() {
+    let env = archived();
+    let _ = restore(&env, &["--progress", "restore.json"], 0);
+    let _ = env.run(["bus", "provision", "--engine", "embedded:other", "--manifest", "bridge.yaml"]).with_status(0);
+    let other = restore(&env, &["--engine", "embedded:other", "--progress", "restore.json"], 2);
+    let data = env.folder().join("data").canonicalize().unwrap();
+    assert!(
+        why(&other).ends_with(&format!("it is of another restoration: the archive archive, into embedded:{}", data.display())),
+        "{other:?}"
+    );
+    assert!(next(&other).contains("remove this one"), "{other:?}");
+    let parts = restore(&env, &["--progress", "parts.json", "--topic", "in", "--partition", "0", "--into", "one"], 0);
+    let told = why(&restore(&env, &["--progress", "parts.json"], 2));
+    assert!(told.contains("the archive archive, topic in, partition 0, into topic one of embedded:"), "{told}: {parts:?}");
+    env.write("old.json", r#"{"restoration":"of archive topic Some(\"in\") partition None into None","done":{"in/p0":9}}"#);
+    let old = restore(&env, &["--progress", "old.json"], 2);
+    assert!(why(&old).contains("it is of another restoration") && !why(&old).contains("Some("), "{old:?}");
+    assert!(next(&old).contains("remove this one"), "{old:?}");
+    // The same place with a log that was made anew since.
+    std::fs::remove_dir_all(env.folder().join("data")).unwrap();
+    let _ = env.run(["bus", "provision"]).with_status(0);
+    let anew = restore(&env, &["--progress", "restore.json"], 1);
+    assert!(why(&anew).contains("restore.json says that it was published: remove that file"), "{anew:?}");
 }
 
 #[test]

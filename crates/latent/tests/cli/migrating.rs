@@ -1,5 +1,6 @@
 //! `latent bus migrate` between two directories: what it keeps, what it refuses, and what a node that has the source has to do with it.
 
+mod archived;
 mod broker;
 mod often;
 

@@ -34,12 +34,7 @@ fn name_of(topic: &str, partition: Partition, ending: &str) -> String {
 
 /// A topic is archived elsewhere from now on: what says how far it is archived where it was does not hold there. Heads stay under another
 /// name, for whoever verifies that archive; what was staged is in the log, and is built again.
-pub(crate) fn set_heads_aside(
-    storage: &dyn Storage,
-    outbox: &Path,
-    topic: &str,
-    (partitions, was): (u32, &str),
-) -> Result<(), BusError> {
+pub(crate) fn set_heads_aside(storage: &dyn Storage, outbox: &Path, topic: &str, (partitions, was): (u32, &str)) -> Result<(), BusError> {
     let directory = outbox.join(HEADS);
     let mark = SegmentDigest(Sha256::digest(was).into()).to_string();
     let mark = mark.get(..16).unwrap_or_default();
@@ -131,8 +126,11 @@ impl HeadFiles {
 
     fn read(&self, path: &Path, bytes_max: u64) -> Result<Option<Bytes>, ExportError> {
         let read = || {
-            if self.storage.kind(path)? != PathKind::File {
-                return Ok(None);
+            match self.storage.kind(path)? {
+                PathKind::File => {}
+                PathKind::Missing => return Ok(None),
+                // Not as one that was never written: what is known of the archive would be forgotten without a word.
+                PathKind::Directory | PathKind::Unusual => return Err(io::Error::other("it is no regular file")),
             }
             let file = self.storage.open(path, OpenAs::Existing)?;
             let bytes = usize::try_from(file.bytes()?.min(bytes_max + 1)).map_err(io::Error::other)?;

@@ -39,8 +39,8 @@ use looking::Looking;
 use lookout::Tally;
 
 pub use chain::Goal;
-pub(crate) use files::{HEADS, set_heads_aside};
 pub use error::ExportError;
+pub(crate) use files::{HEADS, set_heads_aside};
 pub use head::{ArchiveHead, AttestedHead};
 pub use lookout::{Holes, KeptHole, LogSpan, Lookout, Seen};
 pub(crate) use path::{ArchivedName, partition_prefix, segment_path};

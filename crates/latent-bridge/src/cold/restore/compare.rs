@@ -23,14 +23,14 @@ struct Walk {
 
 pub(super) fn run(
     restoration: &Restoration<'_>,
-    target: &str,
+    (target, is_proven): (&str, bool),
     restored: &mut RestoredPartition,
     tell: &mut dyn FnMut(Step<'_>),
 ) -> Result<(), RestoreError> {
     let (bus, archive) = (restoration.bus, &restoration.archive);
     let partitions = bus.partitions(target)?;
     let mut walks: BTreeMap<u32, Walk> = BTreeMap::new();
-    let mut reader = PartitionReader::open(archive.store, archive.keys, &restored.topic, Partition(restored.partition));
+    let mut reader = PartitionReader::open(archive.store, archive.keys, (&restored.topic, Partition(restored.partition)), is_proven);
     while let Some(item) = reader.next()? {
         let Some(record) = item.record() else { continue };
         let partition = partition_for(&record.key, partitions);
@@ -48,7 +48,8 @@ pub(super) fn run(
         };
         restored.compared += 1;
         restored.out_of_order += u64::from(!is_ahead);
-        restored.offsets = Some(restored.offsets.map_or((offset.0, offset.0), |(first, last)| (first.min(offset.0), last.max(offset.0))));
+        let (first, last) = restored.offsets.entry(partition.0).or_insert((offset.0, offset.0));
+        (*first, *last) = ((*first).min(offset.0), (*last).max(offset.0));
         if restored.compared.is_multiple_of(PAGE_RECORDS as u64) {
             tell(Step::Comparing(restored));
         }

@@ -14,7 +14,7 @@ mod compare;
 mod progress;
 mod reader;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use latent_core::{NewRecord, Offset, Partition, Record};
 use serde::Serialize;
@@ -59,8 +59,10 @@ pub struct RestoredPartition {
     pub compared: u64,
     /// Those of them that lie behind a later one, because that one was in the topic before.
     pub out_of_order: u64,
-    /// Offsets that the first and the last of them have now.
-    pub offsets: Option<(u64, u64)>,
+    /// The topic that they are in now.
+    pub into: String,
+    /// By partition of that topic, the offsets that the first and the last of them have now.
+    pub offsets: BTreeMap<u32, (u64, u64)>,
 }
 
 /// What a restoration did.
@@ -122,6 +124,16 @@ pub enum RestoreError {
         /// What is there.
         problem: String,
     },
+    /// Two topics cannot become one. Nothing was done.
+    #[error("the archive holds {one:?} and {other:?}, which cannot both become {into:?}; name one topic")]
+    SeveralTopics {
+        /// A topic of the archive.
+        one: String,
+        /// Another one.
+        other: String,
+        /// The topic that they should go to.
+        into: String,
+    },
     /// Progress could not be written down or is of something else.
     #[error("{problem}")]
     Progress {
@@ -156,16 +168,33 @@ impl Restoration<'_> {
         keep: &mut dyn FnMut(&Progress) -> Result<(), String>,
         tell: &mut dyn FnMut(Step<'_>),
     ) -> Result<RestoreReport, RestoreError> {
+        let partitions = self.partitions()?;
         let verified = Verification { log: None, ..self.archive }.run(&mut |report| tell(Step::Verifying(report)))?;
         if verified.findings.total() > verified.findings.holes() {
             return Err(RestoreError::Unsound { report: Box::new(verified) });
         }
+        let segmented = self.archive.segmented()?;
         let mut report = RestoreReport { verified, ..RestoreReport::default() };
-        for (topic, partition) in self.partitions()? {
-            let restored = self.partition(&topic, partition, &mut progress, keep, tell)?;
+        for (topic, partition) in partitions {
+            let is_proven = self.archive.proofs(&topic, &segmented).are_wanted();
+            let restored = self.partition((&topic, partition), is_proven, &mut progress, keep, tell)?;
             report.partitions.push(restored);
         }
+        self.check_whole(&report)?;
         Ok(report)
+    }
+
+    /// An archive that goes away on the way looks like one with less in it.
+    fn check_whole(&self, report: &RestoreReport) -> Result<(), RestoreError> {
+        let sum = |of: fn(&RestoredPartition) -> u64| report.partitions.iter().map(of).fold(0, u64::saturating_add);
+        let (verified, restored, compared) = (report.verified.records, sum(|one| one.records), sum(|one| one.compared));
+        if (verified, verified) == (restored, compared) {
+            return Ok(());
+        }
+        let object = self.archive.topic.map_or_else(|| "the archive".to_owned(), |topic| format!("the archive of {topic}"));
+        let problem =
+            format!("it had {verified} events then; {restored} were read of it afterwards, and {compared} to compare them with the log");
+        Err(RestoreError::Changed { object, problem })
     }
 
     /// The partitions of the archive, in its order: each is found by the first name behind the last one of the partition before it.
@@ -189,16 +218,15 @@ impl Restoration<'_> {
         }
         let two = found.iter().zip(found.iter().skip(1)).find(|((one, _), (other, _))| one != other);
         if let (Some(into), Some(((one, _), (other, _)))) = (self.into, two) {
-            let problem = format!("the archive holds {one:?} and {other:?}, which cannot both become {into:?}; name one topic");
-            return Err(RestoreError::Progress { problem });
+            return Err(RestoreError::SeveralTopics { one: one.clone(), other: other.clone(), into: into.to_owned() });
         }
         Ok(found)
     }
 
     fn partition(
         &self,
-        topic: &str,
-        partition: Partition,
+        (topic, partition): (&str, Partition),
+        is_proven: bool,
         progress: &mut Progress,
         keep: &mut dyn FnMut(&Progress) -> Result<(), String>,
         tell: &mut dyn FnMut(Step<'_>),
@@ -212,11 +240,12 @@ impl Restoration<'_> {
             damaged: 0,
             compared: 0,
             out_of_order: 0,
-            offsets: None,
+            into: target.to_owned(),
+            offsets: BTreeMap::new(),
         };
         let done = progress.done(topic, partition);
         let mut batch = Batch::default();
-        let mut reader = PartitionReader::open(self.archive.store, self.archive.keys, topic, partition);
+        let mut reader = PartitionReader::open(self.archive.store, self.archive.keys, (topic, partition), is_proven);
         while let Some(item) = reader.next()? {
             let offset = item.offset();
             let Some(record) = item.record() else {
@@ -235,7 +264,7 @@ impl Restoration<'_> {
         }
         self.publish(target, &mut batch, &mut restored, progress, keep)?;
         tell(Step::Publishing(&restored));
-        compare::run(self, target, &mut restored, tell)?;
+        compare::run(self, (target, is_proven), &mut restored, tell)?;
         Ok(restored)
     }
 

@@ -5,10 +5,15 @@ use std::collections::BTreeMap;
 use latent_core::{Offset, Partition};
 use serde::{Deserialize, Serialize};
 
+/// Of the form. The first one had no number, and did not say where the events went.
+const VERSION: u32 = 2;
+
 /// Up to which archived offset each partition is in the new log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
+    #[serde(default)]
+    version: u32,
     /// What is restored where to, in words of the caller. Progress of something else is of no use.
     restoration: String,
     done: BTreeMap<String, u64>,
@@ -17,7 +22,7 @@ pub struct Progress {
 impl Progress {
     /// Nothing is done yet.
     pub fn of(restoration: &str) -> Self {
-        Self { restoration: restoration.to_owned(), done: BTreeMap::new() }
+        Self { version: VERSION, restoration: restoration.to_owned(), done: BTreeMap::new() }
     }
 
     /// Reads what [`Progress::to_json`] wrote.
@@ -26,10 +31,11 @@ impl Progress {
     /// In words, when it is none or of another restoration.
     pub fn from_json(document: &str, restoration: &str) -> Result<Self, String> {
         let progress: Self = serde_json::from_str(document).map_err(|error| format!("it holds no progress of a restoration: {error}"))?;
-        if progress.restoration == restoration {
-            return Ok(progress);
+        match progress.version {
+            VERSION if progress.restoration == restoration => Ok(progress),
+            VERSION => Err(format!("it is of another restoration: {}", progress.restoration)),
+            _ => Err("it is of another restoration, of a version that did not note where the events went".to_owned()),
         }
-        Err(format!("it is of another restoration: {}", progress.restoration))
     }
 
     /// As a document.

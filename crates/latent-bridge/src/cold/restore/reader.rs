@@ -22,12 +22,20 @@ pub(super) struct PartitionReader<'r> {
     /// Of the segment being read, from the front.
     items: VecDeque<Item>,
     last: Option<Offset>,
+    /// Single events are in segments as well, or are nobody's: they are passed over.
+    is_proven: bool,
 }
 
 impl<'r> PartitionReader<'r> {
-    pub(super) fn open(store: &'r dyn ColdStore, keys: Option<&'r dyn Attest>, topic: &str, partition: Partition) -> Self {
-        let prefix = partition_prefix(topic, partition);
-        Self { store, keys, prefix, after: String::new(), names: VecDeque::new(), has_more: true, items: VecDeque::new(), last: None }
+    /// `is_proven`: what is not in a segment is not read, since nothing proves it.
+    pub(super) fn open(
+        store: &'r dyn ColdStore,
+        keys: Option<&'r dyn Attest>,
+        (topic, partition): (&str, Partition),
+        is_proven: bool,
+    ) -> Self {
+        let (prefix, names, items) = (partition_prefix(topic, partition), VecDeque::new(), VecDeque::new());
+        Self { store, keys, prefix, after: String::new(), names, has_more: true, items, last: None, is_proven }
     }
 
     /// The next item; none at the end.
@@ -75,7 +83,7 @@ impl<'r> PartitionReader<'r> {
     }
 
     fn take_single(&mut self) -> Result<Option<Item>, RestoreError> {
-        let Some(name) = self.names.pop_front() else { return Ok(None) };
+        let Some(name) = self.names.pop_front().filter(|_| !self.is_proven) else { return Ok(None) };
         let changed = |problem: String| RestoreError::Changed { object: name.clone(), problem };
         let bytes = self.store.get(&name, limits::COLD_OBJECT_BYTES.max)?.ok_or_else(|| changed("it is not there".to_owned()))?;
         object::decode(&bytes).map(|stored| Some(Item::from(stored))).map_err(changed)

@@ -44,7 +44,17 @@ impl Segment {
         if index_bytes.len() != trailer.index_bytes as usize {
             return Err(wrong());
         }
+        let items_max = limits::ARCHIVE_SEGMENT_RECORDS.max;
+        if u64::from(header.items) > items_max {
+            return Err(SegmentError::Inconsistent { problem: "more items than any segment has" });
+        }
         let blocks = index::decode(index_bytes, header.items, (header.first, header.last), index_at - blocks_at)?;
+        // One item has room whatever its size, and with it a block that is not full.
+        let raw_max = limits::ARCHIVE_SEGMENT_BYTES.max + limits::ARCHIVE_BLOCK_RAW_BYTES.max;
+        let raw_bytes = blocks.iter().map(|block| u64::from(block.raw_bytes)).sum();
+        if raw_bytes > raw_max {
+            return Err(SegmentError::TooLarge { what: "what is in it", bytes: raw_bytes, max: raw_max });
+        }
         Ok(Self { bytes, header, blocks_at, blocks, trailer })
     }
 

@@ -22,7 +22,7 @@ mod partition;
 mod tests;
 mod unproven;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latent_core::{Offset, Partition};
 
@@ -104,6 +104,7 @@ impl Verification<'_> {
     /// [`ColdError`] where the store cannot be read at all; what is wrong with the archive is in the report.
     pub fn run(&self, progress: &mut dyn FnMut(&VerifyReport)) -> Result<VerifyReport, ColdError> {
         let mut report = VerifyReport::default();
+        let segmented = self.segmented()?;
         let mut unseen = self.promised();
         let mut current: Option<PartitionCheck<'_>> = None;
         let mut after = String::new();
@@ -118,7 +119,7 @@ impl Verification<'_> {
             after.clone_from(&last.path);
             let is_last = page.len() < limits::ARCHIVE_LIST_PAGE.default_usize();
             for listed in page {
-                self.one(&listed, &mut current, &mut unseen, &mut report)?;
+                self.one(&listed, &segmented, (&mut current, &mut unseen), &mut report)?;
                 progress(&report);
             }
             if is_last {
@@ -127,7 +128,7 @@ impl Verification<'_> {
         }
         self.end(current, &mut report);
         for ((topic, partition), promised) in unseen {
-            let check = self.open(&topic, Partition(partition), promised);
+            let check = self.open(&topic, Partition(partition), promised, &segmented);
             self.end(Some(check), &mut report);
         }
         Ok(report)
@@ -165,16 +166,48 @@ impl Verification<'_> {
         self.topic.is_none_or(|wanted| wanted == topic) && self.partition.is_none_or(|wanted| wanted == partition)
     }
 
-    fn open<'c>(&'c self, topic: &str, partition: Partition, promised: Promised<'c>) -> PartitionCheck<'c> {
+    /// Topics of which there are segments, or a head says that there were: what is beside them needs a proof. Nobody asks without a key.
+    pub(super) fn segmented(&self) -> Result<BTreeSet<String>, ColdError> {
+        let mut topics = BTreeSet::new();
+        if !self.asks_for_proofs() {
+            return Ok(topics);
+        }
+        topics.extend(self.heads.iter().filter(|head| head.segments > 0).map(|head| head.place.topic.clone()));
+        // Of the whole topic: a partition may have lost all of its own.
+        let (prefix, mut after) = (self.topic.map_or_else(String::new, |topic| format!("{topic}/")), String::new());
+        loop {
+            let page = self.store.list_after(&prefix, &after, limits::ARCHIVE_LIST_PAGE.default_usize())?;
+            let Some(last) = page.last().filter(|last| last.path > after) else { return Ok(topics) };
+            after.clone_from(&last.path);
+            for listed in page.iter().filter(|listed| listed.stray.is_none()) {
+                if let Some(ArchivedName::Segment { topic, .. }) = ArchivedName::parse(&listed.path) {
+                    topics.insert(topic);
+                }
+            }
+            if page.len() < limits::ARCHIVE_LIST_PAGE.default_usize() {
+                return Ok(topics);
+            }
+        }
+    }
+
+    const fn asks_for_proofs(&self) -> bool {
+        self.keys.is_some() && !self.known.accepts_unproven
+    }
+
+    /// Whether single events of a topic need a proof, which only a segment that has them as well can give.
+    pub(super) fn proofs(&self, topic: &str, segmented: &BTreeSet<String>) -> Proofs {
+        Proofs::asked(self.asks_for_proofs(), self.known.format(topic), !self.heads.is_empty(), segmented.contains(topic))
+    }
+
+    fn open<'c>(&'c self, topic: &str, partition: Partition, promised: Promised<'c>, segmented: &BTreeSet<String>) -> PartitionCheck<'c> {
         let Promised { head, expected } = promised;
-        let has_keys = self.keys.is_some() && !self.known.accepts_unproven;
         let beside = Beside {
             keys: self.keys,
             head,
             hot: self.log.map(|log| Hot::open(log, topic, partition)),
             dense: self.dense,
             expected,
-            proofs: Proofs::asked(has_keys, self.known.format(topic), !self.heads.is_empty()),
+            proofs: self.proofs(topic, segmented),
             waiting: self.known.waiting,
         };
         PartitionCheck::new(topic, partition, beside)
@@ -190,8 +223,8 @@ impl Verification<'_> {
     fn one<'c>(
         &'c self,
         listed: &Listed,
-        current: &mut Option<PartitionCheck<'c>>,
-        unseen: &mut Unseen<'c>,
+        segmented: &BTreeSet<String>,
+        (current, unseen): (&mut Option<PartitionCheck<'c>>, &mut Unseen<'c>),
         report: &mut VerifyReport,
     ) -> Result<(), ColdError> {
         if let Some(what) = listed.stray {
@@ -211,7 +244,7 @@ impl Verification<'_> {
         }
         if !current.as_ref().is_some_and(|check| check.is_of(topic, partition)) {
             let promised = unseen.remove(&(topic.to_owned(), partition.0)).unwrap_or_default();
-            let next = self.open(topic, partition, promised);
+            let next = self.open(topic, partition, promised, segmented);
             self.end(current.replace(next), report);
         }
         let Some(check) = current else { return Ok(()) };

@@ -4,7 +4,7 @@ mod mutations;
 mod promised;
 
 use bytes::Bytes;
-use latent_core::{Offset, Partition, StoredRecord};
+use latent_core::{Offset, Partition, StoredRecord, UnixMillis};
 
 use super::*;
 use crate::cold::doubles::MemoryStore;
@@ -122,7 +122,7 @@ fn two_topics_do_not_become_one() {
     let broker = EmbeddedBroker::provision(directory.path(), &BridgeManifest::from_yaml(manifest).unwrap()).unwrap();
     let restoration = Restoration { archive: verification(&store), bus: &broker, key_by_key: true, into: Some("both") };
     let refused = restoration.run(Progress::of(""), &mut |_| Ok(()), &mut |_| {}).unwrap_err();
-    assert!(matches!(refused, RestoreError::Progress { .. }), "{refused}");
+    assert!(matches!(refused, RestoreError::SeveralTopics { .. }), "{refused}");
     let keys = Keys::one();
     let one = Verification { topic: Some("other"), keys: Some(&keys), ..verification(&store) };
     let report = Restoration { archive: one, ..restoration }.run(Progress::of(""), &mut |_| Ok(()), &mut |_| {}).unwrap();

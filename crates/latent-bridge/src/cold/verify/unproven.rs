@@ -8,37 +8,28 @@ use crate::manifest::ColdFormat;
 
 /// Where a single event without a proof is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Proofs {
+pub(in crate::cold) enum Proofs {
     /// Wherever it lies.
     Always,
-    /// Beside segments.
-    BesideSegments,
     /// Nowhere: there is no key, its topic is archived event by event, or that was asked for.
     Never,
 }
 
 impl Proofs {
-    /// `format` is how the topic is archived, where that is known; else heads say that the archive is one of segments.
-    pub(super) const fn asked(has_keys: bool, format: Option<ColdFormat>, has_heads: bool) -> Self {
-        match (has_keys, format) {
-            (false, _) | (true, Some(ColdFormat::Objects)) => Self::Never,
-            (true, Some(ColdFormat::Segments)) => Self::Always,
-            (true, None) => {
-                if has_heads {
-                    Self::Always
-                } else {
-                    Self::BesideSegments
-                }
-            }
-        }
+    /// `format` is how the topic is archived, where that is said; else heads say that the archive is one of segments. A topic that has
+    /// segments is one of segments whatever is said: a line of text must not switch its proofs off, nor must a partition whose own segments
+    /// are all gone.
+    pub(in crate::cold) const fn asked(has_keys: bool, format: Option<ColdFormat>, has_heads: bool, has_segments: bool) -> Self {
+        let are_wanted = match format {
+            _ if has_segments => true,
+            Some(format) => matches!(format, ColdFormat::Segments),
+            None => has_heads,
+        };
+        if has_keys && are_wanted { Self::Always } else { Self::Never }
     }
 
-    pub(super) const fn are_wanted(self, has_segments: bool) -> bool {
-        match self {
-            Self::Always => true,
-            Self::BesideSegments => has_segments,
-            Self::Never => false,
-        }
+    pub(in crate::cold) const fn are_wanted(self) -> bool {
+        matches!(self, Self::Always)
     }
 }
 
@@ -109,12 +100,12 @@ mod tests {
         let both = [false, true];
         for has_heads in both {
             for format in [None, Some(ColdFormat::Objects), Some(ColdFormat::Segments)] {
-                assert_eq!(Proofs::asked(false, format, has_heads), Proofs::Never);
+                assert_eq!(both.map(|has_segments| Proofs::asked(false, format, has_heads, has_segments)), [Proofs::Never; 2]);
+                assert_eq!(Proofs::asked(true, format, has_heads, true), Proofs::Always, "whatever a line says of its format");
             }
-            assert_eq!(Proofs::asked(true, Some(ColdFormat::Objects), has_heads), Proofs::Never);
-            assert_eq!(Proofs::asked(true, Some(ColdFormat::Segments), has_heads), Proofs::Always);
+            assert_eq!(Proofs::asked(true, Some(ColdFormat::Objects), has_heads, false), Proofs::Never);
+            assert_eq!(Proofs::asked(true, Some(ColdFormat::Segments), has_heads, false), Proofs::Always);
         }
-        assert_eq!([false, true].map(|heads| Proofs::asked(true, None, heads)), [Proofs::BesideSegments, Proofs::Always]);
-        assert_eq!(both.map(|segments| Proofs::BesideSegments.are_wanted(segments)), both);
+        assert_eq!(both.map(|has_heads| Proofs::asked(true, None, has_heads, false)), [Proofs::Never, Proofs::Always]);
     }
 }

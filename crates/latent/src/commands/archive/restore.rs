@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use latent_bridge::BusError;
+use latent_bridge::cold::ColdStore;
 use latent_bridge::cold::restore::{Progress, Restoration, RestoreError, RestoreReport, RestoredPartition, Step};
 use latent_bridge::cold::segment::Attest;
 use latent_bridge::cold::verify::{FindingKind, Known, Verification};
-use latent_bridge::cold::{ColdStore, is_same_place};
 use latent_core::Partition;
 use serde_json::json;
 
+use super::destination::Destination;
 use super::place::{self, ProofArgs};
 use super::told;
 use crate::access::CommandBus;
@@ -64,11 +65,14 @@ pub(crate) struct RestoreArgs {
 
 /// Restores, and tells what became of each partition.
 pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), CliError> {
-    let proof = args.proof.read(&[])?;
+    let proof = args.proof.read(&args.location.control_key_files()?)?;
+    if proof.keys.is_none() {
+        output.hint("no control key was given or is configured: everything is checked but who made the archive; name one with --key");
+    }
     let store = place::open(&args.archive)?;
-    let words = format!("of {} topic {:?} partition {:?} into {:?}", args.archive, args.topic, args.partition, args.into);
-    let progress = args.progress.as_deref().map_or_else(|| Ok(Progress::of(&words)), |file| progress_in(file, &words))?;
-    refuse_own_archive(args, &*store)?;
+    let progress = args.progress.as_deref().map_or_else(|| Ok(Progress::of("")), |file| progress_in(file, &words_of(args)?))?;
+    let (topic, into) = (args.topic.as_deref(), args.into.as_deref());
+    Destination { location: &args.location, archive: &args.archive, store: &*store, topic, into }.check(output)?;
     let mut access = args.location.access("latent archive restore")?;
     let engine = access.engine()?;
     let bus = CommandBus::of(access)?;
@@ -91,14 +95,15 @@ pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), Cli
     });
     bar.finish_and_clear();
     match ended {
-        Ok(report) => tell(args, &report, output),
+        Ok(report) => tell(args, &report, &*store, output),
+        Err(error @ RestoreError::SeveralTopics { .. }) => Err(CliError::Value { option: "--into", reason: error.to_string() }),
         Err(RestoreError::Unsound { report }) => {
             told::findings(&report, output)?;
             let findings = report.findings.total();
             let unknown = report.findings.counts().get(&FindingKind::UnknownKey).copied().unwrap_or_default();
             Err(CliError::UnsoundArchive { findings, lacks_key: findings == unknown })
         }
-        Err(error) => Err(failed(&args.archive, &error)),
+        Err(error) => Err(failed(args, &error)),
     }
 }
 
@@ -110,44 +115,24 @@ fn step_words(step: Step<'_>) -> String {
     }
 }
 
-fn failed(archive: &str, error: &RestoreError) -> CliError {
-    let fault = match error {
-        RestoreError::Publish { cause, .. } => Fault { message: error.to_string(), ..Fault::from(cause) },
-        RestoreError::Bus(cause) => Fault::from(cause),
-        RestoreError::Progress { .. } => Fault::refused(super::Task::Restoring.kind(), error.to_string()),
+fn failed(args: &RestoreArgs, error: &RestoreError) -> CliError {
+    let fault = match (error, args.progress.as_deref()) {
+        (RestoreError::Publish { cause, .. }, _) => Fault { message: error.to_string(), ..Fault::from(cause) },
+        (RestoreError::Bus(cause), _) => Fault::from(cause),
+        (RestoreError::NotThere { .. }, Some(file)) => {
+            let message = format!(
+                "{error}; {} says that it was published: remove that file if the log was made anew since, and run the command again",
+                file.display()
+            );
+            Fault::refused(super::Task::Restoring.kind(), message)
+        }
+        (RestoreError::Progress { .. }, _) => Fault::refused(super::Task::Restoring.kind(), error.to_string()),
         _ => Fault::passing(super::Task::Restoring.kind(), error.to_string()),
     };
-    CliError::Log { doing: format!("restoring from {archive}"), fault }
+    CliError::Log { doing: format!("restoring from {}", args.archive), fault }
 }
 
-/// A topic that is archived where it comes from would give its new events the names of those that are there.
-fn refuse_own_archive(args: &RestoreArgs, store: &dyn ColdStore) -> Result<(), CliError> {
-    let goes_to_itself = |name: &str| {
-        let is = |wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| wanted == name);
-        is(&args.topic) && is(&args.into)
-    };
-    for topic in args.location.manifests()?.into_iter().flat_map(|manifest| manifest.topics) {
-        let is_there = topic.retention.cold_uri.as_ref().is_some_and(|uri| is_same_place(uri, &args.archive));
-        if !is_there || !goes_to_itself(&topic.name) {
-            continue;
-        }
-        let listed = store.list_after(&format!("{}/", topic.name), "", 1);
-        let doing = format!("looking into the archive {}", args.archive);
-        let listed =
-            listed.map_err(|error| CliError::Log { doing, fault: Fault::passing(super::Task::Restoring.kind(), error.to_string()) })?;
-        if !listed.is_empty() {
-            let reason = format!(
-                "topic {:?} is itself archived at {}, where its new events would have the names of those that are there: restore into another \
-                 topic with --into, or give this one another cold_uri first",
-                topic.name, args.archive
-            );
-            return Err(CliError::Value { option: "--archive", reason });
-        }
-    }
-    Ok(())
-}
-
-fn tell(args: &RestoreArgs, report: &RestoreReport, output: &mut Output) -> Result<(), CliError> {
+fn tell(args: &RestoreArgs, report: &RestoreReport, store: &dyn ColdStore, output: &mut Output) -> Result<(), CliError> {
     for one in &report.partitions {
         output.line(&json!({ "restored": one }), || sentence(one))?;
     }
@@ -156,17 +141,26 @@ fn tell(args: &RestoreArgs, report: &RestoreReport, output: &mut Output) -> Resu
         output.hint("what the archive names as holes was lost before it was archived, and is not restored");
     }
     if report.partitions.is_empty() {
-        told::nothing_of(&args.archive, args.topic.as_deref(), args.partition)?;
+        told::nothing_of(store, &args.archive, args.topic.as_deref(), args.partition)?;
         output.hint("the archive has nothing of that");
     }
     Ok(())
 }
 
+/// Partitions of the destination that a line for people names.
+const PARTITIONS_NAMED_MAX: usize = 8;
+
 fn sentence(one: &RestoredPartition) -> String {
-    let RestoredPartition { topic, partition, records, already_there, damaged, compared, out_of_order, offsets } = one;
+    let RestoredPartition { topic, partition, records, already_there, damaged, compared, out_of_order, into, offsets } = one;
     let mut out = format!("{topic}/p{partition}: {records} records, {compared} compared");
-    if let Some((first, last)) = offsets {
-        out.push_str(&format!(", now between offsets {first} and {last}"));
+    let places =
+        offsets.iter().take(PARTITIONS_NAMED_MAX).map(|(partition, (first, last))| format!("p{partition} offsets {first} to {last}"));
+    let places = places.collect::<Vec<_>>().join(", ");
+    if !places.is_empty() {
+        out.push_str(&format!(", now in {into}: {places}"));
+    }
+    if let Some(more) = offsets.len().checked_sub(PARTITIONS_NAMED_MAX).filter(|more| *more > 0) {
+        out.push_str(&format!(" and in {more} more partitions"));
     }
     for (count, words) in [
         (already_there, "were there already"),
@@ -178,6 +172,23 @@ fn sentence(one: &RestoredPartition) -> String {
         }
     }
     out
+}
+
+/// What is restored where to. The same words are the same restoration.
+fn words_of(args: &RestoreArgs) -> Result<String, CliError> {
+    let mut words = format!("the archive {}", args.archive);
+    if let Some(topic) = &args.topic {
+        words.push_str(&format!(", topic {topic}"));
+    }
+    if let Some(partition) = args.partition {
+        words.push_str(&format!(", partition {partition}"));
+    }
+    words.push_str(", into ");
+    if let Some(into) = &args.into {
+        words.push_str(&format!("topic {into} of "));
+    }
+    words.push_str(&args.location.identity()?);
+    Ok(words)
 }
 
 fn progress_in(file: &Path, words: &str) -> Result<Progress, CliError> {

@@ -3,9 +3,11 @@
 use std::io::IsTerminal as _;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use latent_bridge::cold::ColdStore;
 use latent_bridge::cold::verify::VerifyReport;
 use serde_json::{Value, json};
 
+use super::destination;
 use crate::error::CliError;
 use crate::output::{Form, Output, printable};
 
@@ -29,9 +31,10 @@ pub(super) fn so_far(report: &VerifyReport) -> String {
 }
 
 /// Asking for a part that an archive does not have is a mistake; an archive that is empty is none.
-pub(super) fn nothing_of(uri: &str, topic: Option<&str>, partition: Option<u32>) -> Result<(), CliError> {
+pub(super) fn nothing_of(store: &dyn ColdStore, uri: &str, topic: Option<&str>, partition: Option<u32>) -> Result<(), CliError> {
     let option = match (topic, partition) {
         (None, None) => return Ok(()),
+        (Some(topic), Some(_)) if destination::has_topic(store, uri, topic)? => "--partition",
         (Some(_), _) => "--topic",
         (None, Some(_)) => "--partition",
     };

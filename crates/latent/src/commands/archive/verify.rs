@@ -165,7 +165,7 @@ impl One<'_> {
         let report =
             report.map_err(|error| CliError::Log { doing, fault: Fault::passing(super::Task::Verifying.kind(), error.to_string()) })?;
         if log.is_none() && report.partitions == 0 && report.findings.total() == 0 {
-            told::nothing_of(uri, args.topic.as_deref(), args.partition)?;
+            told::nothing_of(&*store, uri, args.topic.as_deref(), args.partition)?;
         }
         told::findings(&report, output)?;
         self.tell(&report, output)?;

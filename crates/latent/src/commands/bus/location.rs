@@ -13,6 +13,33 @@ use crate::data_dir::DataDir;
 use crate::engine::Engine;
 use crate::error::CliError;
 
+/// Whether a broker's event of this topic is archived when it is published, which takes a control key. Segments are made by a node later.
+pub(super) fn is_archived_at_once(topic: &TopicSpec) -> bool {
+    topic.retention.cold_uri.is_some() && topic.retention.cold_format != Some(ColdFormat::Segments)
+}
+
+/// The option of an engine that has no control key, for an error.
+pub(crate) const KEYLESS: &str = "--engine nats";
+
+/// The log of a data directory, by its real path.
+pub(super) fn identity_of_directory(dir: &DataDir) -> String {
+    let path = std::fs::canonicalize(dir.log()).unwrap_or_else(|_| dir.log().to_owned());
+    format!("embedded:{}", path.display())
+}
+
+/// The topics on the broker of a configuration.
+pub(super) fn identity_of_node(config: &Config) -> String {
+    let address = config.engine.broker().map(|broker| broker.peer.address().to_string()).unwrap_or_default();
+    format!("nats:tls://{address}/{}", config.engine.manifest.name)
+}
+
+/// The topics on the broker of the environment, with this manifest.
+pub(super) fn identity_in_environment(file: &Path) -> Result<String, CliError> {
+    // The environment first: without it no file is worth a look.
+    let servers = broker::options_from_environment(file)?.servers.join(",");
+    Ok(format!("nats:{servers}/{}", manifest_for(file)?.name))
+}
+
 /// The arguments every bus command takes.
 #[derive(Debug, Args)]
 pub(crate) struct LocationArgs {
@@ -98,20 +125,33 @@ impl LocationArgs {
         }
     }
 
+    /// What tells the log from others, across runs. Nothing is opened.
+    pub(crate) fn identity(&self) -> Result<String, CliError> {
+        Ok(match self.locate_existing()? {
+            Location::Directory { dir, .. } => identity_of_directory(&dir),
+            Location::NodeOnBroker(config) => identity_of_node(&config),
+            Location::Broker(file) => identity_in_environment(&file)?,
+        })
+    }
+
     /// Refuses to publish to a topic whose events are archived one by one, where there is no control key to do that with: at once, and not event
     /// by event.
-    pub(super) fn refuse_archived(&self, topic: &str) -> Result<(), CliError> {
+    pub(crate) fn refuse_archived(&self, topic: &str) -> Result<(), CliError> {
         let Location::Broker(file) = self.locate_existing()? else { return Ok(()) };
         let manifest = manifest_for(&file)?;
-        let is_archived = |spec: &&TopicSpec| spec.retention.cold_uri.is_some() && spec.retention.cold_format != Some(ColdFormat::Segments);
-        if !manifest.topics.iter().filter(is_archived).any(|spec| spec.name == topic) {
+        if !manifest.topics.iter().filter(|spec| is_archived_at_once(spec)).any(|spec| spec.name == topic) {
             return Ok(());
         }
-        let reason = format!(
-            "topic {topic:?} has a cold_uri, and --engine nats has no control key to archive its events with; publish with -c FILE, the node's \
-             configuration"
-        );
-        Err(CliError::Value { option: "--engine", reason })
+        let reason = format!("topic {topic:?} has a cold_uri, and --engine nats has no control key to archive its events with");
+        Err(CliError::Value { option: KEYLESS, reason })
+    }
+
+    /// Files of the control keys of the configuration, if there is one.
+    pub(crate) fn control_key_files(&self) -> Result<Vec<PathBuf>, CliError> {
+        if self.engine.is_some() {
+            return Ok(Vec::new());
+        }
+        Ok(config::load(&self.config, NamedFiles::NotNeeded)?.config.archive.control_key_files)
     }
 
     /// The way to the data, for a command that others know as `holder` while it has the directory.

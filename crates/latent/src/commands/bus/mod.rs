@@ -16,7 +16,7 @@ mod topics;
 use clap::Subcommand;
 pub(crate) use event::{AttributesDocument, readable, value_of};
 pub(crate) use fetch::Cursor;
-pub(crate) use location::LocationArgs;
+pub(crate) use location::{KEYLESS, LocationArgs};
 pub(crate) use migrate::{MigrationCounts, PartitionFinding};
 pub(crate) use publish::{EmptyLines, Repetition, SentCounts, Stopped};
 pub(crate) use tail::named;

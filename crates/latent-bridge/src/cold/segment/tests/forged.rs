@@ -53,3 +53,32 @@ fn another_version_says_which_one() {
     bytes[8] = 3;
     assert_eq!(read(&sealed(bytes)), Err(SegmentError::Version { version: 3 }));
 }
+
+/// Whoever reads holds what is in a segment in memory, so somebody without the key must not make that as large as he likes.
+#[test]
+fn a_segment_of_more_items_or_more_bytes_than_any_has_is_refused_before_a_block_is_read() {
+    let with_blocks = |blocks: u64| {
+        let mut builder = SegmentBuilder::new(SegmentSizes { items: 64, raw_bytes: 64_000, block_bytes: 1 }).unwrap();
+        (0..blocks).for_each(|offset| assert_eq!(builder.push(&item(offset, "1")), Ok(Pushed::Taken)));
+        let mut bytes = builder.finish(place(), 0, None, &Keys::one()).unwrap().bytes.to_vec();
+        let end = bytes.len() - SEAL_BYTES - POINTER_BYTES;
+        let raw_bytes = u32::try_from(crate::limits::ARCHIVE_BLOCK_RAW_BYTES.max).unwrap().to_le_bytes();
+        for entry in 0..usize::try_from(blocks).unwrap() {
+            let at = end - entry * crate::cold::segment::index::ENTRY_BYTES - 4;
+            bytes[at..at + 4].copy_from_slice(&raw_bytes);
+        }
+        Segment::open(sealed(bytes).into()).map(drop)
+    };
+    let edge = crate::limits::ARCHIVE_SEGMENT_BYTES.max / crate::limits::ARCHIVE_BLOCK_RAW_BYTES.max + 1;
+    assert_eq!(with_blocks(edge), Ok(()));
+    assert!(matches!(with_blocks(edge + 1), Err(SegmentError::TooLarge { .. })));
+
+    let with_items = |count: u64| {
+        let mut builder = SegmentBuilder::new(SegmentSizes { items: 100_000, raw_bytes: 64_000_000, block_bytes: 65_536 }).unwrap();
+        (0..count).for_each(|offset| assert_eq!(builder.push(&Item::Damaged { offset: Offset(offset) }), Ok(Pushed::Taken)));
+        Segment::open(builder.finish(place(), 0, None, &Keys::one()).unwrap().bytes).map(drop)
+    };
+    let edge = crate::limits::ARCHIVE_SEGMENT_RECORDS.max;
+    assert_eq!(with_items(edge), Ok(()));
+    assert!(matches!(with_items(edge + 1), Err(SegmentError::Inconsistent { .. })));
+}

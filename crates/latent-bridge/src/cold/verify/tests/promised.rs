@@ -211,3 +211,43 @@ fn what_is_no_object_in_a_folder_is_a_finding_and_nothing_of_it_is_restored() {
     std::fs::remove_file(below.join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff.json"))).unwrap();
     assert_eq!(found(), []);
 }
+
+/// A partition whose own segments are all gone is no archive of single events, whatever a line that nobody signed says of the topic.
+#[test]
+fn a_single_event_needs_a_proof_where_another_partition_of_its_topic_has_segments() {
+    let finished = segment_of(&items(4..10), 0, None);
+    let keys = Keys::one();
+    let store = MemoryStore::new();
+    plant(&store, &finished);
+    let forged = StoredRecord { partition: Partition(1), ..stored(0) };
+    store.plant(&object::object_path("orders.placed", Partition(1), Offset(0)), object::encode(&forged));
+    let formats = [("orders.placed".to_owned(), ColdFormat::Objects)];
+    let (_directory, broker) = log(0);
+    for known in [Known::default(), Known { formats: &formats, ..Known::default() }] {
+        let archive = Verification { keys: Some(&keys), known, ..verification(&store) };
+        let report = archive.run(&mut |_| {}).unwrap();
+        let [finding] = report.findings.kept() else { panic!("{:?}", report.findings) };
+        assert_eq!((finding.kind, finding.partition, finding.first), (FindingKind::Extra, Some(1), Some(0)));
+        let restoration = Restoration { archive, bus: &broker, key_by_key: false, into: None };
+        assert!(matches!(restoration.run(Progress::of(""), &mut |_| Ok(()), &mut |_| {}), Err(RestoreError::Unsound { .. })));
+    }
+}
+
+/// A log lets go of events while its archive is read, and they are in the archive all the same.
+#[test]
+fn what_leaves_the_log_meanwhile_is_not_extra() {
+    let (_directory, broker) = log(10);
+    let store = MemoryStore::new();
+    plant(&store, &segment_of(&items((4..10).filter(|offset| *offset != 6)), 0, None));
+    store.plant(&path(6), object::encode(&stored(6)));
+    for leaves in [false, true] {
+        let mut leave = |_: &VerifyReport| {
+            if leaves {
+                crate::EventBus::maintain(&broker, UnixMillis(u64::MAX / 2)).unwrap();
+            }
+        };
+        let report = Verification { log: Some(&broker), ..verification(&store) }.run(&mut leave).unwrap();
+        let of_six = report.findings.kept().iter().filter(|finding| finding.first == Some(6)).map(|finding| finding.kind);
+        assert_eq!(of_six.collect::<Vec<_>>(), if leaves { vec![] } else { vec![FindingKind::Different] });
+    }
+}

@@ -1,12 +1,13 @@
 //! `latent bus migrate`: topics from one log to another, in their order, with their uids and bytes, and both compared in the end.
 //!
-//! What is decided is decided in `latent_bridge::migrate`. `place` says which logs, `plan` which partitions and why not, `source` reads,
-//! `driving` does what a machine asks for, `progress_file` keeps how far it is, `report` says what came of it.
+//! What is decided is decided in `latent_bridge::migrate`. `place` says which logs, `plan` which partitions and why not, `archives` which would be
+//! harmed, `source` reads, `driving` does what a machine asks for, `progress_file` keeps how far it is, `report` says what came of it.
 //!
 //! ```text
 //! plan ── for each partition: copy ── progress after each batch ── for each partition: compare both sides ── report
 //! ```
 
+mod archives;
 mod driving;
 mod place;
 mod plan;
@@ -24,6 +25,7 @@ use latent_core::{Offset, Partition};
 use crate::control::Fault;
 use crate::error::CliError;
 use crate::output::Output;
+use archives::ControlKey;
 use place::Place;
 use plan::{Unmigratable, plan};
 use progress_file::ProgressFile;
@@ -97,7 +99,14 @@ pub(super) fn migrate(args: &MigrateArgs, output: &mut Output) -> Result<(), Cli
     if source_name == destination_name {
         return Err(CliError::Value { option: "--to", reason: format!("it is the source itself, {source_name}") });
     }
-    let planned = plan(&from.manifest()?, &to.manifest()?, &args.topics).map_err(refused)?;
+    let source_manifest = from.manifest()?;
+    let planned = plan(&source_manifest, &to.manifest()?, &args.topics).map_err(refused)?;
+    // A comparison publishes nothing.
+    if !args.verify_only {
+        let key = if to.needs_manifest() { ControlKey::Missing } else { ControlKey::AtHand };
+        let first_partitions = planned.iter().filter(|(_, partition)| *partition == Partition(0));
+        archives::refuse(&source_manifest, &to.archiving()?, first_partitions.map(|(topic, _)| topic.as_str()), key)?;
+    }
     let file = ProgressFile::at(args.progress.clone(), &source_name, &destination_name);
     let (mut file, noted) = if args.verify_only { file.look() } else { file.take() }?;
     if let Some(problem) = noted {
@@ -127,7 +136,10 @@ fn unreadable_of(args: &MigrateArgs) -> UnreadableRecords {
 fn refused(refused: Unmigratable) -> CliError {
     match refused {
         Unmigratable::UnknownTopic(unknown) => unknown,
-        Unmigratable::Unfit { problems } => CliError::Unmigratable { problems },
+        Unmigratable::Unfit { problems } => {
+            let next = "provision the destination with the manifest of the source (`latent bus provision`); docs/migrate.md says how";
+            CliError::Unmigratable { problems, next }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use latent_bridge::{BridgeManifest, EmbeddedBroker, InOrder};
 
-use super::super::location::manifest_for;
+use super::super::location::{identity_in_environment, identity_of_directory, identity_of_node, manifest_for};
 use super::HOLDER;
 use super::source::{BusSource, NodeSource, Source};
 use crate::access::{Access, log_error, open_directory};
@@ -20,7 +20,12 @@ const OPENING: &str = "opening the topics on the broker";
 /// See the module.
 pub(super) enum Place {
     /// An embedded log.
-    Directory(DataDir),
+    Directory {
+        /// The directory.
+        dir: DataDir,
+        /// What the configuration says of its topics, which the next start of its node brings in force before anything is archived.
+        configured: Option<Box<BridgeManifest>>,
+    },
     /// The broker of a node's configuration.
     OfNode(Box<Config>),
     /// The broker that the environment names, with this manifest.
@@ -38,11 +43,13 @@ impl Place {
             return Ok(Self::OfEnvironment(manifest.to_owned()));
         }
         match text.split_once(':') {
-            Some(("embedded", dir)) if !dir.is_empty() => Ok(Self::Directory(DataDir::new(dir.as_ref()))),
+            Some(("embedded", dir)) if !dir.is_empty() => Ok(Self::Directory { dir: DataDir::new(dir.as_ref()), configured: None }),
             Some(("config", file)) if !file.is_empty() => {
                 let config = config::load(file.as_ref(), NamedFiles::NotNeeded)?.config;
-                let is_on_broker = config.engine.broker().is_some();
-                Ok(if is_on_broker { Self::OfNode(Box::new(config)) } else { Self::Directory(DataDir::new(&config.node.data_dir)) })
+                if config.engine.broker().is_some() {
+                    return Ok(Self::OfNode(Box::new(config)));
+                }
+                Ok(Self::Directory { dir: DataDir::new(&config.node.data_dir), configured: Some(Box::new(config.engine.manifest)) })
             }
             _ => {
                 let reason = format!("{text:?} is neither `embedded:DIR`, nor `nats`, nor `config:FILE`");
@@ -59,26 +66,16 @@ impl Place {
     /// What tells it from other logs, across runs. Known before anything is opened.
     pub(super) fn identity(&self) -> Result<String, CliError> {
         Ok(match self {
-            Self::Directory(dir) => {
-                let path = std::fs::canonicalize(dir.log()).unwrap_or_else(|_| dir.log().to_owned());
-                format!("embedded:{}", path.display())
-            }
-            Self::OfNode(config) => {
-                let address = config.engine.broker().map(|broker| broker.peer.address().to_string()).unwrap_or_default();
-                format!("nats:tls://{address}/{}", config.engine.manifest.name)
-            }
-            Self::OfEnvironment(file) => {
-                // The environment first: without it no file is worth a look.
-                let servers = broker::options_from_environment(file)?.servers.join(",");
-                format!("nats:{servers}/{}", manifest_for(file)?.name)
-            }
+            Self::Directory { dir, .. } => identity_of_directory(dir),
+            Self::OfNode(config) => identity_of_node(config),
+            Self::OfEnvironment(file) => identity_in_environment(file)?,
         })
     }
 
     /// The manifest of its topics.
     pub(super) fn manifest(&self) -> Result<BridgeManifest, CliError> {
         match self {
-            Self::Directory(dir) => match EmbeddedBroker::is_provisioned(dir.log()) {
+            Self::Directory { dir, .. } => match EmbeddedBroker::is_provisioned(dir.log()) {
                 Ok(false) => Err(CliError::NotProvisioned { dir: dir.log().to_owned() }),
                 _ => EmbeddedBroker::manifest_of(dir.log()).map_err(|error| log_error(dir.log(), &error)),
             },
@@ -87,10 +84,18 @@ impl Place {
         }
     }
 
+    /// The manifest by which its events will be archived, as a destination that nobody uses.
+    pub(super) fn archiving(&self) -> Result<BridgeManifest, CliError> {
+        match self {
+            Self::Directory { configured: Some(configured), .. } => Ok((**configured).clone()),
+            _ => self.manifest(),
+        }
+    }
+
     /// Opens it for reading, through the node that has it if there is one.
     pub(super) fn open_source(&self) -> Result<Box<dyn Source>, CliError> {
         Ok(match self {
-            Self::Directory(dir) => match Access::try_node(dir)? {
+            Self::Directory { dir, .. } => match Access::try_node(dir)? {
                 Some(node) => Box::new(NodeSource::new(node)),
                 None => Box::new(BusSource::new(Arc::new(open_directory(dir, HOLDER)?))),
             },
@@ -104,7 +109,7 @@ impl Place {
     /// Opens it for writing. A directory must be nobody else's.
     pub(super) fn open_destination(&self) -> Result<Box<dyn InOrder>, CliError> {
         Ok(match self {
-            Self::Directory(dir) => {
+            Self::Directory { dir, .. } => {
                 Access::refuse_running_node(dir)?;
                 Box::new(open_directory(dir, HOLDER)?)
             }
@@ -126,7 +131,7 @@ mod tests {
     #[test]
     fn a_place_is_one_of_three_and_says_what_is_wrong_with_it() {
         let parse = |text: &str, manifest: Option<&str>| Place::parse("--from", text, manifest.map(Path::new));
-        assert!(matches!(parse("embedded:data", None), Ok(Place::Directory(_))));
+        assert!(matches!(parse("embedded:data", None), Ok(Place::Directory { .. })));
         assert!(matches!(parse("nats", Some("bridge.yaml")), Ok(Place::OfEnvironment(_))));
         for (text, option) in [
             ("nats", "--manifest"),
@@ -147,7 +152,7 @@ mod tests {
         let real = temp.path().join("data");
         std::fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, temp.path().join("link")).unwrap();
-        let identity = |name: &str| Place::Directory(DataDir::new(&temp.path().join(name))).identity().unwrap();
+        let identity = |name: &str| Place::Directory { dir: DataDir::new(&temp.path().join(name)), configured: None }.identity().unwrap();
         assert_eq!(identity("data"), identity("link"));
         assert_ne!(identity("data"), identity("other"));
     }
