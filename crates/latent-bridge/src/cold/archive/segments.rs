@@ -43,6 +43,7 @@ impl Archive {
         source: &dyn ItemSource,
         goal: Goal,
     ) -> Result<Exported, BusError> {
+        self.refuse_without_key()?;
         let unreachable = |pass: &Pass| {
             pass.unreachable.lock().unwrap_or_else(PoisonError::into_inner).insert(topic.to_owned());
         };

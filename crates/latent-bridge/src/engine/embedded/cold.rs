@@ -65,7 +65,7 @@ impl Cold {
             let (upto, ended) = self.export_topic(shared, pass, Exporting { topic, now, progress, left: &mut left });
             exported.insert(number, upto);
             if let Err(error) = ended {
-                tell(pass, &topic.name, &error);
+                pass.tell(&format!("topic {:?}", topic.name), &error);
                 tracing::warn!(topic = topic.name, %error, "what has expired stays: it could not be archived");
                 let is_passing = !error.is_permanent() && !matches!(error, BusError::Backend(_));
                 progress.trouble = Some(Trouble::after(progress.trouble.as_ref(), now, !is_passing));
@@ -184,17 +184,6 @@ impl ItemSource for TopicItems<'_> {
             Err(BusError::Unreadable { offset, .. }) if offset >= from.0 => Ok(vec![Item::Damaged { offset: Offset(offset) }]),
             Err(error) => Err(error),
         }
-    }
-}
-
-/// Says why a topic's events stay, unless that was said of one of them.
-fn tell(pass: &Pass, topic: &str, error: &BusError) {
-    let reason = match error {
-        BusError::Backend(reason) | BusError::NotSent { reason } => reason.clone(),
-        error => error.to_string(),
-    };
-    if !pass.has_told(&reason) {
-        pass.keep_problem(format!("topic {topic:?}: {reason}"));
     }
 }
 
