@@ -71,6 +71,12 @@ fn a_store_that_was_set_back_lets_nothing_leave_and_nothing_go_on_behind_the_gap
             }
             assert!(is_held(&broker, LATE), "{context}");
             assert_eq!(store.objects(), before, "{context}");
+            // It rests for an hour, and each pass meanwhile says why.
+            for pass in 0..3 {
+                let report = broker.maintain(UnixMillis(LATE + pass)).unwrap();
+                let [problem] = &*report.archive_problems else { panic!("{context}: {report:?}") };
+                assert!(report.unarchived_topics == ["t"] && problem.contains("segments that were written to it"), "{context}: {problem}");
+            }
             // The backup that has them is found.
             taken.into_iter().for_each(|(bytes, path)| store.plant(&path, bytes));
             assert_all_cold(&broker, &store, &context);
