@@ -1,8 +1,9 @@
 //! `latent archive`: what is in the cold archive, whether it is sound, and back from it.
 //!
-//! `expected` asks a log what must be in its archives, `place` finds archives, keys and heads from the arguments, `told` shows progress and findings; each command has a file.
+//! `expected` asks a log what must be in its archives, `heads` up to where they are, `place` finds archives, keys and heads from the arguments, `told` shows progress and findings; each command has a file.
 
 mod expected;
+mod heads;
 mod place;
 mod restore;
 mod status;
