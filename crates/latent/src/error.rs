@@ -740,6 +740,9 @@ fn next_of_administration(kind: &str) -> Option<&'static str> {
         "outbox-in-use" => {
             "stop the process that holds it, or give this one an outbox of its own; of a data directory it must be a folder and no link to one"
         }
+        "unknown-control-key" => {
+            "put the old key back at the end of control_key_files in [archive], and start a node that runs again; docs/archive.md says when a key can go"
+        }
         "clock-held" => "see `latent clock status`; set the clock right, or run `latent clock confirm` if it is right",
         "route-moved" => "look at it with `latent service list`, then run it again with the generation in force",
         "epoch-conflict" => "see `latent reload --dry-run` for what is in force, then decide again",

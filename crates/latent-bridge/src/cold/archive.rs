@@ -18,7 +18,7 @@ use latent_core::{StoredRecord, UnixMillis};
 use super::export::{HEADS, SegmentExporter};
 use super::fault::Fault;
 use super::intent::Intent;
-use super::keys::KeyRing;
+use super::keys::{KeyRing, no_key_to_archive_with};
 use super::options::{ArchiveOptions, ArchiveStatistics};
 use super::outbox::{Committed, Outbox, Staged};
 use super::target::Target;
@@ -176,11 +176,17 @@ impl Archive {
         report.archive_problems = problems;
     }
 
+    /// Whoever has no key leaves everything as it is, with one reason for all of it.
+    fn refuse_without_key(&self) -> Result<(), BusError> {
+        if self.outbox.keys().is_empty() { Err(no_key_to_archive_with()) } else { Ok(()) }
+    }
+
     /// Archives records of a topic that have their offsets (B-080): each has its object, or a durable intent, when this returns.
     ///
     /// # Errors
     /// When one of them has neither, or another object lies in the place of its own.
     pub(crate) fn export(&self, pass: &Pass, topic: &str, records: Vec<StoredRecord>, now: UnixMillis) -> Result<(), BusError> {
+        self.refuse_without_key()?;
         let intent = |stored: StoredRecord| Intent {
             topic: topic.to_owned(),
             partition: stored.partition,
@@ -203,9 +209,16 @@ impl Archive {
     /// # Errors
     /// [`BusError::Io`] when the outbox cannot be listed. What concerns one intent is counted in `pass`.
     pub(crate) fn drain(&self, pass: &Pass, now: UnixMillis, resolver: &dyn Resolver) -> Result<(), BusError> {
+        let names = self.outbox.names()?;
+        if let Err(error) = self.refuse_without_key() {
+            if !names.is_empty() {
+                pass.tell("exports that wait", &error);
+            }
+            return Ok(());
+        }
         let mut tried = 0;
         let (mut ready, mut bytes) = (Vec::new(), 0);
-        for name in self.outbox.names()? {
+        for name in names {
             if tried >= limits::COLD_PASS_INTENTS.default {
                 break;
             }

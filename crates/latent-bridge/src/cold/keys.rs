@@ -95,6 +95,11 @@ impl KeyRing {
     }
 }
 
+/// Of a maintenance that could bring nothing into an archive. A node has a key wherever a topic is archived, so it is somebody else's.
+pub(crate) fn no_key_to_archive_with() -> BusError {
+    BusError::Config { problem: "the command has no control key; start the node, which archives what has expired".to_owned() }
+}
+
 fn no_key() -> BusError {
     let problem = "the archive has no control key; set one before anything is published to or expires from a topic with cold_uri";
     BusError::Config { problem: problem.to_owned() }

@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::put::PutFault;
 use super::store::ColdError;
 use super::target::Target;
-use crate::limits;
+use crate::{BusError, limits};
 
 /// What is learned of stores in one pass: one that fails is left alone after a few calls.
 #[derive(Default)]
@@ -49,9 +49,18 @@ impl Pass {
         }
     }
 
-    /// Whether something went wrong for this reason.
-    pub(crate) fn has_told(&self, reason: &str) -> bool {
-        self.problems.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|problem| problem.ends_with(reason))
+    /// Keeps why something stays, unless that was said of anything. What was said.
+    pub(crate) fn tell(&self, what: &str, error: &BusError) -> String {
+        let reason = match error {
+            BusError::Backend(reason) | BusError::NotSent { reason } | BusError::Config { problem: reason } => reason.clone(),
+            error => error.to_string(),
+        };
+        if let Some(told) = self.problems().into_iter().find(|problem| problem.ends_with(&reason)) {
+            return told;
+        }
+        let told = format!("{what}: {reason}");
+        self.keep_problem(told.clone());
+        told
     }
 
     /// What went wrong, in words.

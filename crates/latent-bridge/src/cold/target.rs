@@ -2,14 +2,16 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
+
 use super::fault::Fault;
 use super::intent::Intent;
 use super::object;
 use super::options::ArchiveOptions;
 use super::places;
-use super::probe::{Probed, probe};
+use super::probe::{PROBE_OBJECT, Probed, probe};
 use super::put::{PutFault, put};
-use super::store::ColdStore;
+use super::store::{ColdError, ColdStore, Listed, PutEnd};
 use crate::BusError;
 use crate::embedded::Storage;
 
@@ -77,5 +79,44 @@ impl Target {
         };
         let path = object::object_path(&intent.topic, stored.partition, stored.offset);
         Ok(put(&*self.store, &path, &object::encode(&stored))?)
+    }
+}
+
+/// The store of a target for whoever may find that nothing is to be written: it is proven before the first object, so that who writes none
+/// leaves no probe there.
+pub(super) struct ProvenAtFirstPut<'t> {
+    target: &'t Target,
+    fault: Mutex<Option<Fault>>,
+}
+
+impl<'t> ProvenAtFirstPut<'t> {
+    pub(super) const fn new(target: &'t Target) -> Self {
+        Self { target, fault: Mutex::new(None) }
+    }
+
+    /// Why the store was not proven, if that was the reason.
+    pub(super) fn into_fault(self) -> Option<Fault> {
+        self.fault.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ColdStore for ProvenAtFirstPut<'_> {
+    fn put_new(&self, path: &str, bytes: Bytes) -> Result<PutEnd, ColdError> {
+        match self.target.prove() {
+            Ok(()) => self.target.store.put_new(path, bytes),
+            Err(fault) => {
+                let refused = ColdError::Failed { operation: "probe", object: PROBE_OBJECT.to_owned(), reason: fault.to_string() };
+                *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+                Err(refused)
+            }
+        }
+    }
+
+    fn get(&self, path: &str, bytes_max: u64) -> Result<Option<Bytes>, ColdError> {
+        self.target.store.get(path, bytes_max)
+    }
+
+    fn list_after(&self, prefix: &str, after: &str, count_max: usize) -> Result<Vec<Listed>, ColdError> {
+        self.target.store.list_after(prefix, after, count_max)
     }
 }

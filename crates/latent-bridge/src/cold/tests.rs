@@ -5,6 +5,7 @@ mod clocks;
 mod hanging;
 mod many;
 mod problems;
+mod unwritten;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -25,6 +25,7 @@ impl NatsBus {
                 match archive.export_segments(pass, &topic.name, partition, &stream, goal(topic, now)) {
                     Ok(exported) => report.archived_records = report.archived_records.saturating_add(exported.items),
                     Err(error) => {
+                        pass.tell(&format!("topic {:?}", topic.name), &error);
                         let left = self.left(archive, topic, partition, now);
                         let left = left.map_or_else(|| "unknown".to_owned(), |left| format!("{} minutes", left / 60_000));
                         tracing::warn!(

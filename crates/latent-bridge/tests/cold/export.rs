@@ -130,10 +130,16 @@ fn a_head_that_was_lost_is_found_in_the_store_and_one_that_is_not_proven_is_refu
     export(&exporter(&storage, directory.path(), ten()), &store, &broker, 0, all()).unwrap();
     assert_eq!(archived(&store, 0), in_log(&broker, 0));
 
-    for forged in [kept.replace("\"segments\":", "\"segments\":1"), kept.replace("key-7", "key-8"), "{}".to_owned(), String::new()] {
+    let of_another_key = ExportError::UnknownKey { key_id: "key-8".to_owned() };
+    for (forged, expected) in [
+        (kept.replace("\"segments\":", "\"segments\":1"), ExportError::Unproven),
+        (kept.replace("key-7", "key-8"), of_another_key),
+        ("{}".to_owned(), ExportError::Unproven),
+        (String::new(), ExportError::Unproven),
+    ] {
         std::fs::write(&head, forged).unwrap();
         let refused = export(&exporter(&storage, directory.path(), ten()), &store, &broker, 0, all());
-        assert_eq!(refused, Err(ExportError::Unproven));
+        assert_eq!(refused, Err(expected));
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use latent_bridge::cold::ArchiveOptions;
 use latent_bridge::embedded::EngineOptions;
+use latent_bridge::manifest::ColdFormat;
 use latent_bridge::{BusError, EmbeddedBroker, EventBus};
 use latent_core::UnixMillis;
 
@@ -33,9 +34,15 @@ struct Aged {
 
 impl Aged {
     fn new(archive: ArchiveOptions, uri: &str) -> Self {
+        Self::of(archive, uri, ColdFormat::Objects)
+    }
+
+    fn of(archive: ArchiveOptions, uri: &str, format: ColdFormat) -> Self {
         let (directory, clock) = (scratch(), Arc::new(SetClock::default()));
         let options = options(&clock, archive);
-        let broker = EmbeddedBroker::provision_with(directory.path(), &manifest(&[("t", 3)], uri), options).unwrap();
+        let mut manifest = manifest(&[("t", 3)], uri);
+        manifest.topics[0].retention.cold_format = Some(format);
+        let broker = EmbeddedBroker::provision_with(directory.path(), &manifest, options).unwrap();
         let old = publish(&broker, "t", "old", 40);
         clock.set(HOUR / 2);
         assert_eq!(broker.maintain(UnixMillis(0)).unwrap().expired_records, 0);
@@ -165,6 +172,38 @@ fn without_a_key_nothing_is_staged_and_nothing_leaves_until_one_is_set() {
     aged.broker.set_control_key(KEY).unwrap();
     assert_eq!(maintain_to_the_end(&aged.broker, THEN + HOUR), 40);
     assert_archived(&store.objects(), &aged.old, "with a key");
+}
+
+/// As a command on the log of a stopped node: one reason, the same words for both formats, whether there is something in the archive or
+/// on its way already, and nothing is written anywhere, not even a probe.
+#[test]
+fn without_a_key_there_is_one_reason_in_both_formats_and_nothing_is_touched() {
+    let keyless = |store: &Arc<MemoryStore>| ArchiveOptions { control_keys: Vec::new(), probes_at_start: false, ..archive(store) };
+    let expected = "topic \"t\": the command has no control key; start the node, which archives what has expired";
+    for format in [ColdFormat::Objects, ColdFormat::Segments] {
+        let store = Arc::new(MemoryStore::new());
+        let aged = Aged::of(keyless(&store), "x", format);
+        let report = aged.broker.maintain(UnixMillis(THEN)).unwrap();
+        assert_eq!((report.archive_problems, report.unarchived_topics.len()), (vec![expected.to_owned()], 1), "{format:?}");
+        assert_eq!((store.calls(), aged.outbox().len()), (Vec::new(), 0), "{format:?}");
+        // Something is archived, and then something more expires.
+        let aged = aged.reopen(archive(&store));
+        assert_eq!(maintain_to_the_end(&aged.broker, THEN), 40, "{format:?}");
+        publish(&aged.broker, "t", "later", 10);
+        let aged = aged.reopen(keyless(&store));
+        let calls = store.calls();
+        let report = aged.broker.maintain(UnixMillis(3 * HOUR)).unwrap();
+        assert_eq!((report.archive_problems, report.expired_records), (vec![expected.to_owned()], 0), "{format:?}");
+        assert_eq!(store.calls(), calls, "{format:?}");
+    }
+    let store = Arc::new(MemoryStore::new());
+    let aged = Aged::new(archive(&store), "x");
+    store.set_down(true);
+    aged.broker.maintain(UnixMillis(THEN)).unwrap();
+    let report = aged.reopen(keyless(&store)).broker.maintain(UnixMillis(THEN + HOUR)).unwrap();
+    assert_eq!((report.intents_pending, report.intents_failed, report.intents_quarantined), (40, 0, 0), "{report:?}");
+    let expected = "exports that wait: the command has no control key; start the node, which archives what has expired";
+    assert_eq!(report.archive_problems, [expected]);
 }
 
 /// A rotated key: what was staged under the old one is finished while the old one is in the ring, and kept while it is not.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use latent_bridge::cold::export::NO_SUCH_KEY;
 use latent_bridge::cold::segment::Segment;
 use latent_bridge::cold::verify::{FindingKind, Known, Verification};
 use latent_bridge::cold::{ArchiveOptions, ControlKeys};
@@ -71,6 +72,12 @@ fn a_store_that_was_set_back_lets_nothing_leave_and_nothing_go_on_behind_the_gap
             }
             assert!(is_held(&broker, LATE), "{context}");
             assert_eq!(store.objects(), before, "{context}");
+            // It rests for an hour, and each pass meanwhile says why.
+            for pass in 0..3 {
+                let report = broker.maintain(UnixMillis(LATE + pass)).unwrap();
+                let [problem] = &*report.archive_problems else { panic!("{context}: {report:?}") };
+                assert!(report.unarchived_topics == ["t"] && problem.contains("segments that were written to it"), "{context}: {problem}");
+            }
             // The backup that has them is found.
             taken.into_iter().for_each(|(bytes, path)| store.plant(&path, bytes));
             assert_all_cold(&broker, &store, &context);
@@ -231,7 +238,8 @@ fn an_old_key_that_goes_too_early_lets_nothing_leave_until_it_is_back() {
     let before = store.objects();
     let broker = open_with_keys(directory.path(), &store, &[NEW_KEY]);
     assert!(is_held(&broker, LATE));
-    assert!(broker.archive_head("t", Partition(0)).is_err(), "and who asks is told");
+    let told = broker.archive_head("t", Partition(0)).unwrap_err().to_string();
+    assert!(told.contains("proven with the control key ") && told.ends_with(NO_SUCH_KEY), "and who asks is told: {told}");
     drop(broker);
     // Without a head as well: the last segment of the store is nothing to go on behind.
     let copy = copy_directory(directory.path());

@@ -15,7 +15,8 @@ use crate::limits;
 /// A log, and what keeps it open.
 pub(crate) struct CommandBus {
     bus: Arc<dyn EventBus>,
-    _access: Option<Access>,
+    /// None: a running node has it.
+    access: Option<Access>,
 }
 
 impl CommandBus {
@@ -30,10 +31,15 @@ impl CommandBus {
             Access::Broker(broker) => Some(Arc::clone(&broker.target)),
         };
         let Some(target) = target else {
-            return Ok(Self { bus: Arc::new(NodeBus(Mutex::new(access))), _access: None });
+            return Ok(Self { bus: Arc::new(NodeBus(Mutex::new(access))), access: None });
         };
         let bus = target.bus().map_err(|fault| CliError::Log { doing: "opening the log".to_owned(), fault })?;
-        Ok(Self { bus, _access: Some(access) })
+        Ok(Self { bus, access: Some(access) })
+    }
+
+    /// Whether a running node is asked, which knows more than lies in files.
+    pub(crate) const fn is_of_node(&self) -> bool {
+        self.access.is_none()
     }
 
     /// The log.

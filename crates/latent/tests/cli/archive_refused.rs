@@ -180,20 +180,48 @@ fn a_proof_by_another_key_says_to_name_that_key() {
     assert!(next(&other).starts_with("name the key that they are proven with"), "{other:?}");
 }
 
+/// A head that is damaged, and a key that is not named any more: what can be shown is, and what cannot is named with what to do.
 #[test]
-fn a_damaged_head_is_told_with_its_partition() {
+fn a_head_that_cannot_be_read_is_told_with_its_partition_beside_the_others() {
     let env = archived();
     env.write(
         "bridge.yaml",
         MANIFEST.replace("partitions: 3 }", "partitions: 3, retention: { cold_uri: archive, cold_format: segments } }"),
     );
-    env.write("latent.toml", format!("{CONFIG}\n[archive]\ncontrol_key_files = [\"control.key\"]\n"));
-    node(&env).stop();
+    let config = |key: &str| env.write("latent.toml", format!("{CONFIG}\n[archive]\ncontrol_key_files = [\"{key}\"]\n"));
+    config("control.key");
+    let intents = |status| documents(&env.run(["archive", "status", "--json"]).with_status(status)).remove(0)["intents"].clone();
+    let node = node(&env);
+    assert_eq!(intents(0)["intents_quarantined"], json!(0));
+    node.stop();
+    assert_eq!((&intents(0)["intents"], &intents(0)["intents_quarantined"]), (&json!(0), &Value::Null), "only a node knows");
     let heads = env.folder().join("data/cold-outbox/segments");
     std::fs::create_dir_all(&heads).unwrap();
-    std::fs::write(heads.join("in.p2.head"), "{}").unwrap();
-    let refused = env.run(["archive", "status", "--json"]).with_status(1);
-    assert_eq!(error_of(&refused)["what"], json!("reading the head of in/p2 failed"), "{refused:?}");
+    let there: Vec<_> = (0..3).map(|n| format!("in.p{n}.head")).filter(|name| env.folder().join("heads").join(name).is_file()).collect();
+    assert!(there.len() > 1, "{there:?}");
+    for name in &there {
+        std::fs::copy(env.folder().join("heads").join(name), heads.join(name)).unwrap();
+    }
+    std::fs::write(heads.join(&there[0]), "{}").unwrap();
+    let damaged = env.run(["archive", "status", "--json"]).with_status(1);
+    let place = format!("in/{}", there[0].split('.').nth(1).unwrap());
+    assert_eq!(error_of(&damaged)["what"], json!(format!("reading the head of {place} failed")), "{damaged:?}");
+    let told = documents(&damaged);
+    assert_eq!(told.iter().filter(|line| line["document"].is_string()).count(), there.len() - 1, "{told:?}");
+    assert_eq!(told.iter().filter(|line| line["unread"] == json!(true)).count(), 1, "{told:?}");
+    assert!(env.run(["archive", "status"]).with_status(1).stdout.contains("unknown"));
+
+    std::fs::copy(env.folder().join("heads").join(&there[0]), heads.join(&there[0])).unwrap();
+    key(&env, "other.key", &"08".repeat(32));
+    config("other.key");
+    let signed: Value = serde_json::from_slice(&std::fs::read(heads.join(&there[0])).unwrap()).unwrap();
+    for command in [&["archive", "status", "--json"][..], &["archive", "verify", "--json"]] {
+        let refused = env.run(command).with_status(1);
+        assert_eq!(error_of(&refused)["kind"], json!("unknown-control-key"), "{refused:?}");
+        assert!(why(&refused).contains(signed["key_id"].as_str().unwrap()), "{refused:?}");
+        assert!(next(&refused).starts_with("put the old key back at the end of control_key_files"), "{refused:?}");
+        assert!(!documents(&refused).is_empty(), "{refused:?}");
+    }
 }
 
 #[test]

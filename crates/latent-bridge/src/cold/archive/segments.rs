@@ -8,6 +8,15 @@ use super::{Archive, Fault, Pass};
 use crate::BusError;
 use crate::cold::export::{AttestedHead, ExportError, ExportTo, Exported, Goal, ItemSource};
 use crate::cold::put::PutFault;
+use crate::cold::target::ProvenAtFirstPut;
+
+fn fault_of(error: ExportError) -> Fault {
+    match error {
+        ExportError::Store(error) => Fault::Put(PutFault::Store(error)),
+        ExportError::Absent { object } => Fault::Put(PutFault::Absent { object }),
+        error => Fault::Bus(error.into()),
+    }
+}
 
 impl Archive {
     /// Whether a topic is archived in segments. Then nothing is staged for its events: the log keeps them until they are in one.
@@ -43,6 +52,7 @@ impl Archive {
         source: &dyn ItemSource,
         goal: Goal,
     ) -> Result<Exported, BusError> {
+        self.refuse_without_key()?;
         let unreachable = |pass: &Pass| {
             pass.unreachable.lock().unwrap_or_else(PoisonError::into_inner).insert(topic.to_owned());
         };
@@ -54,13 +64,12 @@ impl Archive {
             return Err(BusError::NotSent { reason: "its cold store failed and is left alone for now".to_owned() });
         }
         let keys = self.outbox.keys();
-        let to = ExportTo { store: &*target.store, keys: &*keys };
-        let exported = target.prove().and_then(|()| {
-            self.exporter.export(topic, partition, to, source, goal).map_err(|error| match error {
-                ExportError::Store(error) => Fault::Put(PutFault::Store(error)),
-                ExportError::Absent { object } => Fault::Put(PutFault::Absent { object }),
-                error => Fault::Bus(error.into()),
-            })
+        let store = ProvenAtFirstPut::new(target);
+        // What leaves a log because of an earlier head relies on the store as well.
+        let proven = if goal.must.is_some() { target.prove() } else { Ok(()) };
+        let exported = proven.and_then(|()| {
+            let to = ExportTo { store: &store, keys: &*keys };
+            self.exporter.export(topic, partition, to, source, goal).map_err(|error| store.into_fault().unwrap_or_else(|| fault_of(error)))
         });
         match exported {
             Ok(exported) => {

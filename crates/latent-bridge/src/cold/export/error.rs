@@ -6,6 +6,9 @@ use crate::BusError;
 use crate::cold::segment::SegmentError;
 use crate::cold::store::ColdError;
 
+/// How [`ExportError::UnknownKey`] ends, for whoever has only its words and knows what to do.
+pub const NO_SUCH_KEY: &str = "which is not in `[archive] control_key_files`";
+
 /// See the module. Whatever it is, nothing left hot storage because of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -46,6 +49,12 @@ pub enum ExportError {
     /// What says up to where the archive goes is not what was written.
     #[error("cold outbox authentication failed")]
     Unproven,
+    /// The same, with a key that is not among those that are checked with.
+    #[error("it is proven with the control key {key_id}, {NO_SUCH_KEY}")]
+    UnknownKey {
+        /// The key's name.
+        key_id: String,
+    },
     /// The store has fewer segments than were written to it.
     #[error(
         "cold store: {place} has {found} of the {written} segments that were written to it: it was set back to an older state, or segments were taken out; put them back from another copy (docs/archive.md says what to do without one)"

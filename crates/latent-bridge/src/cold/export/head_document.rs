@@ -12,6 +12,8 @@ use crate::limits;
 
 /// Keep proofs of heads apart from all others, and those of one format from those of another.
 const LABELS: [&str; 2] = ["latent-cold-head-v1", "latent-cold-head-v2"];
+/// The longest name of a key.
+const KEY_ID_BYTES_MAX: usize = 32;
 /// A head as a file: names, numbers, and what it names of holes.
 pub(crate) const HEAD_BYTES_MAX: u64 = 163_840;
 
@@ -113,15 +115,17 @@ impl ArchiveHead {
     /// Reads a document of [`ArchiveHead::to_json`], and believes it with its proof alone.
     ///
     /// # Errors
-    /// [`ExportError::Unproven`].
+    /// [`ExportError::Unproven`], [`ExportError::UnknownKey`].
     pub fn from_json(document: &str, keys: &dyn Attest) -> Result<Self, ExportError> {
         let proven: Proven<'_> = serde_json::from_str(document).map_err(|_| ExportError::Unproven)?;
         let proof = digest_of(&proven.proof).ok_or(ExportError::Unproven)?;
         let label = if proven.format.is_some() { LABELS[1] } else { LABELS[0] };
-        if keys.check(label, &proven.key_id, proven.head.get().as_bytes(), &proof.0) != Attestation::Proven {
-            return Err(ExportError::Unproven);
+        match keys.check(label, &proven.key_id, proven.head.get().as_bytes(), &proof.0) {
+            Attestation::Proven => Self::written(&proven).ok_or(ExportError::Unproven),
+            // The name of a key is shown as it is, so it must be one.
+            Attestation::UnknownKey if is_key_id(&proven.key_id) => Err(ExportError::UnknownKey { key_id: proven.key_id }),
+            Attestation::UnknownKey | Attestation::Wrong => Err(ExportError::Unproven),
         }
-        Self::written(&proven).ok_or(ExportError::Unproven)
     }
 
     /// What a document says, for whoever has it from a party that is trusted otherwise, as a running node. Its proof is not looked at.
@@ -168,6 +172,11 @@ impl WrittenWithHoles {
     }
 }
 
+/// As [`Attest::prove`] names keys.
+fn is_key_id(text: &str) -> bool {
+    (1..=KEY_ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// 64 lower-case hexadecimal digits.
 fn digest_of(text: &str) -> Option<SegmentDigest> {
     let is_hex = text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -181,6 +190,7 @@ fn digest_of(text: &str) -> Option<SegmentDigest> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::NO_SUCH_KEY;
     use super::*;
     use crate::cold::segment::doubles::Keys;
 
@@ -237,8 +247,23 @@ mod tests {
                 let mut bytes = document.clone().into_bytes();
                 bytes[at] ^= 1;
                 let Ok(changed) = String::from_utf8(bytes) else { continue };
-                assert_eq!(ArchiveHead::from_json(&changed, &Keys::one()), Err(ExportError::Unproven), "byte {at}");
+                let refused = ArchiveHead::from_json(&changed, &Keys::one()).unwrap_err();
+                let names_a_key = matches!(&refused, ExportError::UnknownKey { key_id } if !document.contains(key_id.as_str()));
+                assert!(refused == ExportError::Unproven || names_a_key, "byte {at}: {refused}");
             }
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_not_there_is_named_and_what_is_no_name_of_a_key_is_not_shown() {
+        let document = proven(FORMAT_1, LABELS[0]);
+        let named = |key: &str| ArchiveHead::from_json(&document.replace("key-7", key), &Keys::one()).unwrap_err();
+        assert_eq!(named("key-8"), ExportError::UnknownKey { key_id: "key-8".to_owned() });
+        assert!(named("key-8").to_string().contains("key-8") && named("key-8").to_string().ends_with(NO_SUCH_KEY));
+        let too_long = "k".repeat(KEY_ID_BYTES_MAX + 1);
+        assert_eq!(named(&too_long[1..]), ExportError::UnknownKey { key_id: too_long[1..].to_owned() });
+        for unfit in [&*too_long, "", "a b", "\\u001b[2J", "é"] {
+            assert_eq!(named(unfit), ExportError::Unproven, "{unfit}");
         }
     }
 

@@ -39,7 +39,7 @@ use looking::Looking;
 use lookout::Tally;
 
 pub use chain::Goal;
-pub use error::ExportError;
+pub use error::{ExportError, NO_SUCH_KEY};
 pub(crate) use files::{HEADS, set_heads_aside};
 pub use head::{ArchiveHead, AttestedHead};
 pub use lookout::{Holes, KeptHole, LogSpan, Lookout, Seen};

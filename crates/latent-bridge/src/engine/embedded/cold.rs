@@ -38,7 +38,14 @@ struct Progress {
     partition: u32,
     offset: u64,
     /// Why it stands.
-    trouble: Option<Trouble>,
+    trouble: Option<Standing>,
+}
+
+/// What holds a topic back.
+struct Standing {
+    trouble: Trouble,
+    /// In words. Said again in each pass until it is tried again, as the events stay in each of them.
+    why: String,
 }
 
 /// Below which sequence a topic's segments may leave hot storage. Topics that are not archived have no such bound.
@@ -65,12 +72,14 @@ impl Cold {
             let (upto, ended) = self.export_topic(shared, pass, Exporting { topic, now, progress, left: &mut left });
             exported.insert(number, upto);
             if let Err(error) = ended {
-                tell(pass, &topic.name, &error);
+                let why = pass.tell(&format!("topic {:?}", topic.name), &error);
                 tracing::warn!(topic = topic.name, %error, "what has expired stays: it could not be archived");
                 let is_passing = !error.is_permanent() && !matches!(error, BusError::Backend(_));
-                progress.trouble = Some(Trouble::after(progress.trouble.as_ref(), now, !is_passing));
+                let earlier = progress.trouble.as_ref().map(|standing| &standing.trouble);
+                progress.trouble = Some(Standing { trouble: Trouble::after(earlier, now, !is_passing), why });
             }
-            if progress.trouble.is_some() {
+            if let Some(standing) = &progress.trouble {
+                pass.keep_problem(standing.why.clone());
                 report.unarchived_topics.push(topic.name.clone());
             }
         }
@@ -81,7 +90,7 @@ impl Cold {
     fn export_topic(&self, shared: &Shared, pass: &Pass, exporting: Exporting<'_>) -> (u64, Result<(), BusError>) {
         let Exporting { topic, now, progress, left } = exporting;
         let mut upto = 0;
-        if topic.is_poisoned() || progress.trouble.as_ref().is_some_and(|trouble| !trouble.is_due(now)) {
+        if topic.is_poisoned() || progress.trouble.as_ref().is_some_and(|standing| !standing.trouble.is_due(now)) {
             return (upto, Ok(()));
         }
         for expiring in expiring(topic, now) {
@@ -184,17 +193,6 @@ impl ItemSource for TopicItems<'_> {
             Err(BusError::Unreadable { offset, .. }) if offset >= from.0 => Ok(vec![Item::Damaged { offset: Offset(offset) }]),
             Err(error) => Err(error),
         }
-    }
-}
-
-/// Says why a topic's events stay, unless that was said of one of them.
-fn tell(pass: &Pass, topic: &str, error: &BusError) {
-    let reason = match error {
-        BusError::Backend(reason) | BusError::NotSent { reason } => reason.clone(),
-        error => error.to_string(),
-    };
-    if !pass.has_told(&reason) {
-        pass.keep_problem(format!("topic {topic:?}: {reason}"));
     }
 }
 

@@ -1,9 +1,11 @@
 //! `latent archive`: what is in the cold archive, whether it is sound, and back from it.
 //!
-//! `destination` says what may be restored where, `expected` asks a log what must be in its archives, `place` finds archives, keys and heads from the arguments, `told` shows progress and findings; each command has a file.
+//! `destination` says what may be restored where, `expected` asks a log what must be in its archives, `heads` up to where they are, `place` finds
+//! archives, keys and heads from the arguments, `told` shows progress and findings; each command has a file.
 
 mod destination;
 mod expected;
+mod heads;
 mod place;
 mod restore;
 mod status;

@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use latent_bridge::cold::ArchiveStatistics;
 use latent_bridge::cold::export::{AttestedHead, KeptHole};
 use latent_bridge::manifest::ColdFormat;
 use latent_core::{Clock as _, Partition, SystemClock, UnixMillis};
 use serde_json::{Value, json};
 
+use super::heads::{self, UnreadHead};
 use super::place::{Proof, ProofArgs};
 use super::waiting::Left;
 use crate::access::{Access, CommandBus, Stopped, without_bindings};
 use crate::config::{self, NamedFiles};
-use crate::control::Fault;
 use crate::data_dir::DataDir;
 use crate::engine::Engine;
 use crate::error::CliError;
@@ -93,38 +94,17 @@ pub(super) fn archived(path: &Path, holder: &str, proof: &ProofArgs) -> Result<A
     Ok(ArchivedLog { bus, engine, topics, proof })
 }
 
-impl ArchivedLog {
-    /// The heads of a topic's partitions.
-    pub(super) fn heads(&self, topic: &str, partitions: u32) -> Result<Vec<AttestedHead>, CliError> {
-        let failed =
-            |partition, error| CliError::Log { doing: format!("reading the head of {topic}/p{partition}"), fault: Fault::from(&error) };
-        let head = |partition| {
-            let head = self.bus.bus().archive_head(topic, Partition(partition)).transpose()?;
-            Some(head.map_err(|error| failed(partition, error)))
-        };
-        (0..partitions).filter_map(head).collect()
-    }
-}
-
 /// Prints intents, then each topic's partitions.
 pub(super) fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliError> {
     let archived = archived(&args.config, "latent archive status", &args.proof)?;
-    let intents = archived.bus.bus().archive_statistics();
-    if output.form() == Form::Json {
-        if let Some(intents) = intents {
-            output.json(&json!({ "intents": intents }))?;
-        }
-    } else if let Some(intents) = intents {
-        let quarantined = match intents.intents_quarantined {
-            0 => String::new(),
-            count => format!(", {count} of them in quarantine"),
-        };
-        output.text(&format!("{} of at most {} intents wait{quarantined}", intents.intents, intents.intents_max))?;
+    if let Some(intents) = archived.bus.bus().archive_statistics() {
+        tell_intents(intents, archived.bus.is_of_node(), output)?;
     }
+    let mut unread = Vec::new();
     let now = SystemClock::start().unix();
     let mut table = Table::new(&["TOPIC", "PARTITION", "FORMAT", "SEGMENTS", "COLD", "HOLES", "LEFT", "ARCHIVE"]);
     for topic in &archived.topics {
-        let lines = archived.lines(topic, now)?;
+        let lines = archived.lines(topic, now, &mut unread);
         if lines.is_empty() {
             let row = [&*topic.name, "all", topic.format_word(), "-", "-", "-", "-", &*topic.uri];
             table.push(row.map(str::to_owned).to_vec());
@@ -139,38 +119,62 @@ pub(super) fn status(args: &StatusArgs, output: &mut Output) -> Result<(), CliEr
             table.push(line.row(topic));
         }
     }
+    let ended = heads::all_read(&unread);
     if output.form() == Form::Json {
-        return Ok(());
+        return ended;
     }
     if archived.topics.is_empty() {
         output.hint("no topic of the manifest has a cold_uri");
         return Ok(());
     }
-    table.to_string().lines().try_for_each(|line| output.text(line))
+    table.to_string().lines().try_for_each(|line| output.text(line))?;
+    ended
+}
+
+/// Who only sees files does not know which intents are in quarantine: the node that runs remembers it.
+fn tell_intents(intents: ArchiveStatistics, is_of_node: bool, output: &mut Output) -> Result<(), CliError> {
+    let quarantined = match intents.intents_quarantined {
+        _ if !is_of_node => "; how many of them are in quarantine only a running node knows".to_owned(),
+        0 => String::new(),
+        count => format!(", {count} of them in quarantine"),
+    };
+    let known = is_of_node.then_some(intents.intents_quarantined);
+    let ArchiveStatistics { intents, intents_max, .. } = intents;
+    let document = json!({ "intents": { "intents": intents, "intents_quarantined": known, "intents_max": intents_max } });
+    let quarantined = if intents == 0 { String::new() } else { quarantined };
+    output.line(&document, || format!("{intents} of at most {intents_max} intents wait{quarantined}"))
 }
 
 /// One partition.
 struct Line {
     partition: Partition,
     head: Option<AttestedHead>,
+    /// Its head is there and cannot be read.
+    is_unread: bool,
     left: Left,
 }
 
 impl ArchivedLog {
     /// The partitions of which there is something to say.
-    fn lines(&self, topic: &ArchivedTopic, now: UnixMillis) -> Result<Vec<Line>, CliError> {
-        let mut heads = self.heads(&topic.name, topic.partitions)?.into_iter().peekable();
+    fn lines(&self, topic: &ArchivedTopic, now: UnixMillis, unread: &mut Vec<UnreadHead>) -> Vec<Line> {
+        let (known, heads) = (unread.len(), self.heads(&topic.name, topic.partitions, unread));
+        let mut heads = heads.into_iter().peekable();
         let removes_by_age = self.engine == Engine::Nats && topic.format == ColdFormat::Segments;
         let mut lines = Vec::new();
         for partition in (0..topic.partitions).map(Partition) {
             let head = heads.next_if(|attested| attested.head.place.partition == partition);
+            let is_unread = unread.iter().skip(known).any(|unread| unread.partition == partition);
             let end = head.as_ref().and_then(|attested| attested.head.end());
-            let left = if removes_by_age { Left::of(&**self.bus.bus(), topic, partition, end, now) } else { Left::Nothing };
+            let left = match (removes_by_age, is_unread) {
+                (_, true) => Left::Unknown,
+                (true, false) => Left::of(&**self.bus.bus(), topic, partition, end, now),
+                (false, false) => Left::Nothing,
+            };
             if head.is_some() || left != Left::Nothing {
-                lines.push(Line { partition, head, left });
+                lines.push(Line { partition, head, is_unread, left });
             }
         }
-        Ok(lines)
+        lines
     }
 }
 
@@ -180,6 +184,9 @@ impl Line {
             "topic": topic.name, "partition": self.partition.0, "format": topic.format_word(), "archive": topic.uri,
             "left_seconds": self.left.seconds(),
         });
+        if self.is_unread {
+            document["unread"] = true.into();
+        }
         let Some(AttestedHead { head, document: proven }) = &self.head else { return document };
         document["segments"] = head.segments.into();
         document["cold"] = head.end().map(|end| end.0).into();
@@ -192,7 +199,8 @@ impl Line {
 
     fn row(&self, topic: &ArchivedTopic) -> Vec<String> {
         let head = self.head.as_ref().map(|attested| &attested.head);
-        let or_none = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+        let none = if self.is_unread { "unknown" } else { "-" };
+        let or_none = |number: Option<u64>| number.map_or_else(|| none.to_owned(), |number| number.to_string());
         vec![
             topic.name.clone(),
             self.partition.to_string(),

@@ -11,8 +11,9 @@ use latent_core::Partition;
 use serde_json::json;
 
 use super::expected::{self, Expected};
+use super::heads::UnreadHead;
 use super::place::{self, Proof, ProofArgs};
-use super::{status, told};
+use super::{heads, status, told};
 use crate::control::Fault;
 use crate::engine::Engine;
 use crate::error::CliError;
@@ -68,8 +69,11 @@ pub(super) fn verify(args: &VerifyArgs, output: &mut Output) -> Result<(), CliEr
         }
         None => of_configuration(args, &mut total, output)?,
     }
+    let read = heads::all_read(&total.unread);
     match total.findings - if args.accept_holes { total.holes } else { 0 } {
-        0 => Ok(()),
+        0 => read,
+        // The key that is missing is the same one.
+        findings if findings == total.unknown_keys && read.is_err() => read,
         findings => Err(CliError::UnsoundArchive { findings, lacks_key: findings == total.unknown_keys }),
     }
 }
@@ -81,6 +85,7 @@ struct Total {
     unknown_keys: u64,
     holes: u64,
     waiting: u64,
+    unread: Vec<UnreadHead>,
 }
 
 impl Total {
@@ -109,7 +114,7 @@ fn of_configuration(args: &VerifyArgs, total: &mut Total, output: &mut Output) -
             let reason = format!("topic {:?} has partitions 0 to {}, and {partition} is none of them", topic.name, topic.partitions - 1);
             return Err(CliError::Value { option: "--partition", reason });
         }
-        let heads = archived.heads(&topic.name, topic.partitions)?;
+        let heads = archived.heads(&topic.name, topic.partitions, &mut total.unread);
         archived.proof.heads = heads.into_iter().map(|head| head.head).collect();
         let mut expected = expected::of(&archived, topic)?;
         // Intents of the topics before this one are not those of this one.
