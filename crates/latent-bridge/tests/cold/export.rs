@@ -2,6 +2,7 @@
 
 use latent_bridge::BusError;
 use latent_bridge::cold::segment::SegmentBuilder;
+use latent_core::NewRecord;
 
 use super::doubles::{Call, Fault};
 use super::*;
@@ -185,6 +186,32 @@ fn a_log_with_another_history_than_its_archive_is_refused() {
         assert!(matches!(refused, ExportError::HistoryChanged { .. }), "{refused}");
     }
     assert_eq!(store.objects(), before);
+}
+
+/// A log that was made anew and filled with the same uids has the archive's last uid where the archive ends. One corrected event of it is
+/// nowhere else, and must not leave because another one of its uid is archived.
+#[test]
+fn a_log_with_the_same_uids_and_another_event_is_refused_where_its_archive_is_found() {
+    let (directory, broker) = log(64);
+    let (storage, store) = (TestStorage::without_syncs(), MemoryStore::new());
+    export(&exporter(&storage, directory.path(), ten()), &store, &broker, 0, all()).unwrap();
+    let (before, items) = (store.objects(), archived(&store, 0));
+    for corrected in [None, Some(0), Some(6), Some(items.len() - 1)] {
+        let ((outbox, other), anew) = (log(0), TestStorage::without_syncs());
+        for (number, item) in items.iter().enumerate() {
+            let record = item.record().unwrap();
+            let payload = if corrected == Some(number) { Bytes::from_static(b"corrected") } else { record.payload.clone() };
+            let (uid, attributes) = (Some(record.uid.clone()), record.attributes.clone());
+            let again = NewRecord::new(uid, &record.key, record.media_type.clone(), attributes, payload).unwrap();
+            other.publish_record("t", &again).unwrap();
+        }
+        let ended = export(&exporter(&anew, outbox.path(), ten()), &store, &other, 0, all());
+        match corrected {
+            None => assert_eq!(ended.unwrap().segments, 0, "the same events"),
+            Some(_) => assert!(matches!(ended, Err(ExportError::HistoryChanged { .. })), "{corrected:?}: {ended:?}"),
+        }
+        assert_eq!(store.objects(), before);
+    }
 }
 
 #[test]

@@ -1,9 +1,42 @@
 //! What the store has of a partition, beside what the head says of it. The head is believed as far as the store has it.
 
-use super::{ArchiveHead, ArchivedName, Export, ExportError, Known, partition_prefix};
-use crate::cold::segment::{Attestation, Segment};
+use std::collections::VecDeque;
+
+use latent_core::Offset;
+
+use super::{ArchiveHead, ArchivedName, Export, ExportError, ItemSource, Known, partition_prefix};
+use crate::cold::segment::{Attestation, Item, Segment};
 use crate::cold::store::Listed;
 use crate::limits;
+
+/// A log that is read beside an archive, page by page.
+struct Beside<'s> {
+    source: &'s dyn ItemSource,
+    from: Offset,
+    page: VecDeque<Item>,
+}
+
+impl Beside<'_> {
+    /// What it has at an offset; offsets that are asked for ascend.
+    fn at(&mut self, offset: Offset) -> Result<Option<Item>, ExportError> {
+        loop {
+            while let Some(next) = self.page.front() {
+                if next.offset() > offset {
+                    return Ok(None);
+                }
+                let next = self.page.pop_front();
+                self.from = Offset(offset.0.saturating_add(1));
+                if let Some(next) = next.filter(|next| next.offset() == offset) {
+                    return Ok(Some(next));
+                }
+            }
+            self.page = self.source.page(self.from.max(offset))?.into();
+            if self.page.is_empty() {
+                return Ok(None);
+            }
+        }
+    }
+}
 
 impl Export<'_> {
     /// Compares the head with the store, which may have been changed since. Whether it is another one now.
@@ -67,12 +100,56 @@ impl Export<'_> {
     }
 
     /// The head of an archive whose head was never written down here, or was lost: its last segment, if it is proven.
-    pub(super) fn find_in_store(&self) -> Result<Option<ArchiveHead>, ExportError> {
+    ///
+    /// Then the log may be another one as well, in which the same uids stand for other events: what it still has of the archive is compared
+    /// with it once, before anything leaves the log because of it.
+    pub(super) fn find_in_store(&self, source: &dyn ItemSource) -> Result<Option<ArchiveHead>, ExportError> {
         let (_, Some(path)) = self.listed()? else { return Ok(None) };
         let segment = self.read(&path)?;
         let head = ArchiveHead::of_segment(&segment)?;
+        self.compare_with_log(source, &head)?;
         self.exporter.files.keep(&head, self.to.keys)?;
         Ok(Some(head))
+    }
+
+    fn compare_with_log(&self, source: &dyn ItemSource, head: &ArchiveHead) -> Result<(), ExportError> {
+        let (first, _) = source.bounds()?;
+        let mut log = Beside { source, from: first, page: VecDeque::new() };
+        for path in self.segments_from(first)? {
+            for item in self.read(&path)?.items().skip_while(|item| item.as_ref().is_ok_and(|item| item.offset() < first)) {
+                let item = item?;
+                let is_other = |there: Item| there.record().zip(item.record()).is_some_and(|(there, archived)| !there.same_event(archived));
+                if log.at(item.offset())?.is_some_and(is_other) {
+                    let place = format!("{}/p{}", self.place.topic, self.place.partition);
+                    let problem = format!("has another event than its archive at offset {}", item.offset());
+                    return Err(ExportError::HistoryChanged { place, last: head.last, problem });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Paths of the segments that can have something at `first` or behind it.
+    fn segments_from(&self, first: Offset) -> Result<Vec<String>, ExportError> {
+        let prefix = partition_prefix(&self.place.topic, self.place.partition);
+        let (mut after, mut paths) = (String::new(), Vec::new());
+        loop {
+            let page = self.to.store.list_after(&prefix, &after, limits::ARCHIVE_LIST_PAGE.default_usize())?;
+            let Some(end) = page.last() else { return Ok(paths) };
+            after.clone_from(&end.path);
+            let is_whole = page.len() >= limits::ARCHIVE_LIST_PAGE.default_usize();
+            for Listed { path, .. } in page {
+                if let Some(ArchivedName::Segment { first: begins, .. }) = ArchivedName::parse(&path) {
+                    if begins <= first {
+                        paths.clear();
+                    }
+                    paths.push(path);
+                }
+            }
+            if !is_whole {
+                return Ok(paths);
+            }
+        }
     }
 
     /// A segment of this partition that is in the store and proven.

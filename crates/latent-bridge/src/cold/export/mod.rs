@@ -143,7 +143,7 @@ impl SegmentExporter {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         let place = SegmentPlace { bus: self.bus.clone(), topic: topic.to_owned(), partition };
         let mut export = Export { exporter: self, place, to, done: Exported::default(), spare: None };
-        let mut is_compared = export.take_up(&mut known, goal)?;
+        let mut is_compared = export.take_up(&mut known, source, goal)?;
         let looking = Looking { source, span: source.span()?, now: goal.now };
         export.look(&mut known, looking)?;
         let (_, next) = source.bounds()?;
@@ -197,13 +197,13 @@ impl SegmentExporter {
 
 impl Export<'_> {
     /// Makes sure of the head, and finishes what a crash left. Whether the store was looked at.
-    fn take_up(&mut self, known: &mut Known, goal: Goal) -> Result<bool, ExportError> {
+    fn take_up(&mut self, known: &mut Known, source: &dyn ItemSource, goal: Goal) -> Result<bool, ExportError> {
         let exporter = self.exporter;
         let is_first = known.head.is_none();
         if is_first {
             known.head = Some(match exporter.files.head(&self.place, self.to.keys)? {
                 Some(head) => Some(self.compare_with_store(head)?),
-                None => self.find_in_store()?,
+                None => self.find_in_store(source)?,
             });
         }
         let is_relied_on = known.end().is_some_and(|end| goal.must.is_some_and(|must| must <= end));
