@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use latent_secrets::SecretError;
 
 use crate::broker::{BrokerError, EnvironmentFault};
+use crate::commands::archive::{HEADS_WITHOUT_KEY, HEADS_WITHOUT_TOPIC};
 use crate::commands::bus::{EmptyLines, MigrationCounts, PartitionFinding, Repetition, SentCounts, Stopped, named};
 use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
@@ -619,6 +620,9 @@ fn after_archiving(error: &CliError) -> &'static str {
 fn after_value(option: &str) -> &'static str {
     match option {
         "--progress" => "name another file, or remove this one to begin anew: what is there is known by its uid",
+        "--head" => "name a file that `latent archive status --json` printed",
+        HEADS_WITHOUT_KEY => "name that key as well: --key FILE, once for each key",
+        HEADS_WITHOUT_TOPIC => "name with --topic one of the topics that are in this archive, and verify them one after the other",
         _ => "give a value that keeps to this rule",
     }
 }

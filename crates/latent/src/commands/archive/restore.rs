@@ -65,6 +65,7 @@ pub(crate) struct RestoreArgs {
 /// Restores, and tells what became of each partition.
 pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), CliError> {
     let proof = args.proof.read(&[])?;
+    proof.refuse_heads_of_several(args.topic.as_deref())?;
     let store = place::open(&args.archive)?;
     let words = format!("of {} topic {:?} partition {:?} into {:?}", args.archive, args.topic, args.partition, args.into);
     let progress = args.progress.as_deref().map_or_else(|| Ok(Progress::of(&words)), |file| progress_in(file, &words))?;
