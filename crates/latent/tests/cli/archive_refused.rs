@@ -150,6 +150,8 @@ fn check_looks_at_control_keys_and_names_them_as_what_they_are() {
     check("does not exist");
     key(&env, "control.key", &"00".repeat(32));
     check("zeros");
+    let refused = env.run(["run", "--json"]).with_status(1);
+    assert!(why(&refused).contains("control.key holds zeros"), "the node names the file as well: {refused:?}");
     key(&env, "control.key", "07");
     check("64 hexadecimal digits");
     env.write("control.key", "07".repeat(32));
