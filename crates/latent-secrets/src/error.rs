@@ -173,6 +173,9 @@ pub enum KeyProblem {
     /// It is no key.
     #[error("is neither 32 bytes nor 64 hexadecimal digits; make one with `head -c 32 /dev/urandom > FILE && chmod 600 FILE`")]
     Form,
+    /// It protects nothing.
+    #[error("holds zeros or 0xFF, which protect nothing; make one with `head -c 32 /dev/urandom > FILE && chmod 600 FILE`")]
+    Weak,
     /// It could not be read.
     #[error("cannot be read: {reason}")]
     Unreadable {

@@ -95,12 +95,17 @@ impl SealingKey {
 }
 
 /// Reads a control key of the archive, with every care that a sealing key is read with: a regular file that is its owner's alone, 32 bytes or
-/// 64 hexadecimal digits.
+/// 64 hexadecimal digits, and neither zeros nor 0xFF alone.
 ///
 /// # Errors
 /// [`SecretError::ControlKey`] saying what is wrong and what to run.
 pub fn control_key_from_file(file: &Path) -> Result<Zeroizing<[u8; KEY_BYTES]>, SecretError> {
-    let key = SealingKey::of_owner_only(file).map_err(|problem| SecretError::ControlKey { file: file.to_owned(), problem })?;
+    let unusable = |problem| SecretError::ControlKey { file: file.to_owned(), problem };
+    let key = SealingKey::of_owner_only(file).map_err(unusable)?;
+    // Refused here, where it is known which file it is.
+    if [0, 0xff].iter().any(|byte| key.bytes().iter().all(|other| other == byte)) {
+        return Err(unusable(KeyProblem::Weak));
+    }
     Ok(Zeroizing::new(*key.bytes()))
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use latent_secrets::SecretError;
 
 use crate::broker::{BrokerError, EnvironmentFault};
+use crate::commands::archive::{HEADS_WITHOUT_KEY, HEADS_WITHOUT_TOPIC};
 use crate::commands::bus::{EmptyLines, KEYLESS, MigrationCounts, PartitionFinding, Repetition, SentCounts, Stopped, named};
 use crate::commands::deadletter::ReplayCounts;
 use crate::commands::new::ProjectError;
@@ -623,6 +624,9 @@ fn after_value(option: &str) -> &'static str {
         "--progress" => "name another file, or remove this one to begin anew: what is there is known by its uid",
         "--into" => "name one topic of the archive with --topic",
         KEYLESS => "name the node's configuration, which has the control key: -c FILE instead of --engine nats",
+        "--head" => "name a file that `latent archive status --json` printed",
+        HEADS_WITHOUT_KEY => "name that key as well: --key FILE, once for each key",
+        HEADS_WITHOUT_TOPIC => "name with --topic one of the topics that are in this archive, and verify them one after the other",
         _ => "give a value that keeps to this rule",
     }
 }

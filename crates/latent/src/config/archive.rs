@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use latent_bridge::cold::ControlKeys;
 use latent_secrets::control_key_from_file;
 
 use super::draft::Draft;
@@ -37,10 +36,7 @@ pub(super) fn read(report: &mut Report<'_>, section: Option<Section<'_>>, folder
 
 /// Whether a node could start with this key.
 fn usable(file: &Path) -> Result<(), String> {
-    let key = control_key_from_file(file).map_err(|error| error.to_string())?;
-    ControlKeys::new(&[*key])
-        .map(drop)
-        .map_err(|_| format!("the control key file {} holds zeros or 0xFF, which protect nothing", file.display()))
+    control_key_from_file(file).map(drop).map_err(|error| error.to_string())
 }
 
 /// What is to be archived needs a key, so that the archive takes nothing that this node did not write (B-073).

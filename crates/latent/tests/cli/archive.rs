@@ -112,7 +112,33 @@ fn an_archive_or_a_key_that_is_not_there_is_said_so() {
     let other = verify(&env, &["--archive", "archive", "--key", "other.key", "--json"], 1);
     assert_eq!(documents(&other)[0]["finding"]["kind"], json!("unknown-key"));
     let unproven = verify(&env, &["--archive", "archive", "--key", "other.key", "--head", "heads.jsonl", "--json"], 2);
-    assert!(error_of(&unproven)["why"].as_str().unwrap().contains("is not proven"), "{unproven:?}");
+    assert!(error_of(&unproven)["next"].as_str().unwrap().contains("--key"), "{unproven:?}");
+    let nohead = verify(&env, &["--archive", "archive", "--key", "control.key", "--head", "nohead", "--json"], 2);
+    assert_eq!(error_of(&nohead)["next"], json!("name a file that `latent archive status --json` printed"), "{nohead:?}");
+    std::fs::create_dir(env.folder().join("empty")).unwrap();
+    let empty = verify(&env, &["--archive", "empty", "--json"], 1);
+    assert!(error_of(&empty)["why"].as_str().unwrap().starts_with("there is no archive at"), "{empty:?}");
+}
+
+/// One file of heads of two archives: those of the other one are not missing in the copy that is verified.
+#[test]
+fn heads_of_several_archives_need_a_topic() {
+    let env = archived();
+    let heads = std::fs::read_to_string(env.folder().join("heads.jsonl")).unwrap();
+    let line = |line: &str| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        (line["topic"], line["archive"]) = (json!("in"), json!("archive"));
+        format!("{line}\n")
+    };
+    let of_one: String = heads.lines().map(line).collect();
+    env.write("heads.jsonl", format!("{of_one}{}\n", json!({ "topic": "other", "format": "objects", "archive": "elsewhere" })));
+    let refused = verify(&env, &[&PROOF[..], &["--json"]].concat(), 2);
+    assert!(error_of(&refused)["why"].as_str().unwrap().contains("\"archive\", \"elsewhere\""), "{refused:?}");
+    assert!(error_of(&refused)["next"].as_str().unwrap().contains("--topic"), "{refused:?}");
+    let _ = restore(&env, &["--head", "heads.jsonl"], 2);
+    let _ = verify(&env, &[&PROOF[..], &["--topic", "in"]].concat(), 0);
+    env.write("heads.jsonl", of_one);
+    let _ = verify(&env, &PROOF, 0);
 }
 
 pub(super) fn restore(env: &CliEnv, arguments: &[&str], status: i32) -> CliOutput {
@@ -228,4 +254,21 @@ fn a_hole_and_how_long_there_is_left_stand_in_the_status_and_a_hole_is_a_finding
     let accepted = documents(&env.run(["archive", "verify", "--json", "--accept-holes"]).with_status(0));
     assert_eq!(accepted, verified, "told all the same");
     assert_eq!(node.stop(), Some(0));
+}
+
+/// Without `--key` the keys of the configuration prove an archive; where there are none, that is said.
+#[test]
+fn an_archive_that_another_key_made_is_not_restored_without_a_word() {
+    let env = archived();
+    let restored = |arguments: &[&str], status| {
+        env.run(["archive", "restore", "--archive", "archive", "--into", "one"].iter().chain(arguments)).with_status(status)
+    };
+    let unproven = restored(&[], 0);
+    assert!(unproven.stderr.contains("no control key was given or is configured"), "{}", unproven.stderr);
+    key(&env, "other.key", &"08".repeat(32));
+    let config = std::fs::read_to_string(env.folder().join("latent.toml")).unwrap();
+    env.write("latent.toml", &format!("{config}\n[archive]\ncontrol_key_files = [\"other.key\"]\n"));
+    let refused = restored(&[], 1);
+    assert!(refused.stdout.contains("unknown-key"), "{refused:?}");
+    assert!(!restored(&["--key", "control.key"], 0).stderr.contains("no control key"));
 }

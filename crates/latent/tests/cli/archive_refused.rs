@@ -130,10 +130,10 @@ fn files_of_heads_and_of_progress_are_read_with_a_bound_and_say_what_is_wrong_wi
     }
     let pipe = env.folder().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
-    let refused = verify(&env, &["--archive", "archive", "--key", "control.key", "--head", "pipe", "--json"], 1);
-    assert_eq!((error_of(&refused)["kind"].clone(), why(&refused)), (json!("input"), "it is not a file".to_owned()));
-    let refused = restore(&env, &["--progress", "pipe"], 1);
-    assert_eq!((error_of(&refused)["kind"].clone(), why(&refused)), (json!("input"), "it is not a file".to_owned()));
+    let refused = verify(&env, &["--archive", "archive", "--key", "control.key", "--head", "pipe", "--json"], 2);
+    assert_eq!((error_of(&refused)["kind"].clone(), why(&refused)), (json!("value"), "pipe: it is not a file".to_owned()));
+    let refused = restore(&env, &["--progress", "pipe"], 2);
+    assert_eq!((error_of(&refused)["kind"].clone(), why(&refused)), (json!("value"), "pipe: it is not a file".to_owned()));
     // Sparse: as long as nobody wants to have in memory.
     let file = std::fs::File::create(env.folder().join("long")).unwrap();
     file.set_len(3 << 30).unwrap();
@@ -238,6 +238,8 @@ fn check_looks_at_control_keys_and_names_them_as_what_they_are() {
     check("does not exist");
     key(&env, "control.key", &"00".repeat(32));
     check("zeros");
+    let refused = env.run(["run", "--json"]).with_status(1);
+    assert!(why(&refused).contains("control.key holds zeros"), "the node names the file as well: {refused:?}");
     key(&env, "control.key", "07");
     check("64 hexadecimal digits");
     env.write("control.key", "07".repeat(32));

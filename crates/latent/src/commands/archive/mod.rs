@@ -13,6 +13,8 @@ mod told;
 mod verify;
 mod waiting;
 
+pub(crate) use place::{HEADS_WITHOUT_KEY, HEADS_WITHOUT_TOPIC};
+
 use clap::Subcommand;
 
 use crate::error::CliError;

@@ -1,11 +1,12 @@
 //! Archives, keys and heads as the arguments name them.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use latent_bridge::cold::export::ArchiveHead;
+use latent_bridge::cold::export::{ArchiveHead, ExportError};
 use latent_bridge::cold::{ColdStore, ControlKeys, open_archive, open_to_read};
 use latent_bridge::manifest::ColdFormat;
 use latent_core::Limit;
@@ -39,7 +40,31 @@ pub(super) struct Proof {
     pub(super) heads: Vec<ArchiveHead>,
     /// How topics are archived, where the files of heads or a manifest say it.
     pub(super) formats: Vec<(String, ColdFormat)>,
+    /// Of which archives the files of heads are, as far as they say it.
+    archives: BTreeSet<String>,
 }
+
+impl Proof {
+    /// Heads do not say of which copy they are, so those of other archives would be missed in the one that is looked at. A topic is in one
+    /// archive, and tells.
+    pub(super) fn refuse_heads_of_several(&self, topic: Option<&str>) -> Result<(), CliError> {
+        if topic.is_some() || self.archives.len() < 2 {
+            return Ok(());
+        }
+        let named = self.archives.iter().take(ARCHIVES_NAMED_MAX).map(|archive| format!("{archive:?}")).collect::<Vec<_>>().join(", ");
+        let more = self.archives.len().saturating_sub(ARCHIVES_NAMED_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let reason = format!("the heads are of several archives ({named}{more}), and which topics this one should have they do not say");
+        Err(CliError::Value { option: HEADS_WITHOUT_TOPIC, reason })
+    }
+}
+
+/// Archives that an error names at most.
+const ARCHIVES_NAMED_MAX: usize = 8;
+/// What is wrong with heads whose key is not there.
+pub(crate) const HEADS_WITHOUT_KEY: &str = "--head without its --key";
+/// What is wrong with heads of several archives.
+pub(crate) const HEADS_WITHOUT_TOPIC: &str = "--head without --topic";
 
 /// Opens an archive that must be there.
 pub(super) fn open(uri: &str) -> Result<Arc<dyn ColdStore>, CliError> {
@@ -61,13 +86,14 @@ impl ProofArgs {
         let keys = self.key_bytes(configured)?;
         let keys: Vec<_> = keys.iter().map(|key| **key).collect();
         let ring = ControlKeys::new(&keys).map_err(|error| CliError::Value { option: "--key", reason: error.to_string() })?;
-        let (mut heads, mut formats) = (Vec::new(), Vec::new());
+        let (mut heads, mut formats, mut archives) = (Vec::new(), Vec::new(), BTreeSet::new());
         for file in &self.heads {
             let told = heads_of(file, &ring)?;
             heads.extend(told.heads);
             formats.extend(told.formats);
+            archives.extend(told.archives);
         }
-        Ok(Proof { keys: (!keys.is_empty()).then_some(ring), heads, formats })
+        Ok(Proof { keys: (!keys.is_empty()).then_some(ring), heads, formats, archives })
     }
 
     /// The bytes of the keys, newest first.
@@ -79,14 +105,14 @@ impl ProofArgs {
 
 /// The text of a file that is named on the command line, which must be a regular one and no longer than that. None when it is not there.
 pub(super) fn text_of(option: &'static str, file: &Path, limit: Limit) -> Result<Option<String>, CliError> {
-    let input = |error: io::Error| CliError::Input { file: file.to_owned(), reason: error.to_string() };
+    let unusable = |reason: String| CliError::Value { option, reason: format!("{}: {reason}", file.display()) };
+    let input = |error: io::Error| unusable(error.to_string());
     let opened = match component_file::open(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(input)?.0,
     };
     let mut content = Vec::new();
     opened.take(limit.max.saturating_add(1)).read_to_end(&mut content).map_err(input)?;
-    let unusable = |reason: String| CliError::Value { option, reason: format!("{}: {reason}", file.display()) };
     if content.len() as u64 > limit.max {
         return Err(unusable(format!("it is longer than {} bytes ({})", limit.max, limit.name)));
     }
@@ -97,7 +123,7 @@ fn key_of(file: &Path) -> Result<Zeroizing<[u8; 32]>, CliError> {
     control_key_from_file(file).map_err(|error| CliError::Value { option: "--key", reason: error.to_string() })
 }
 
-/// A line of `latent archive status --json`; only its proven document is believed, and how a topic is archived.
+/// A line of `latent archive status --json`; only its proven document is believed, and how and where a topic is archived.
 #[derive(Deserialize)]
 struct Line {
     #[serde(default)]
@@ -106,28 +132,30 @@ struct Line {
     topic: Option<String>,
     #[serde(default)]
     format: Option<ColdFormat>,
+    #[serde(default)]
+    archive: Option<String>,
 }
 
 /// What a file of heads says.
 struct Told {
     heads: Vec<ArchiveHead>,
     formats: Vec<(String, ColdFormat)>,
+    archives: BTreeSet<String>,
 }
 
 fn heads_of(file: &Path, ring: &ControlKeys) -> Result<Told, CliError> {
     let unusable = |reason: String| CliError::Value { option: "--head", reason: format!("{}: {reason}", file.display()) };
     let text = text_of("--head", file, limits::ARCHIVE_HEADS_BYTES)?;
-    let text =
-        text.ok_or_else(|| CliError::Input { file: file.to_owned(), reason: io::Error::from(io::ErrorKind::NotFound).to_string() })?;
-    let mut told = Told { heads: Vec::new(), formats: Vec::new() };
+    let text = text.ok_or_else(|| unusable("there is no such file".to_owned()))?;
+    let mut told = Told { heads: Vec::new(), formats: Vec::new(), archives: BTreeSet::new() };
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let line: Line = serde_json::from_str(line).map_err(|error| unusable(error.to_string()))?;
         if let (Some(topic), Some(format), None) = (line.topic, line.format, &line.document) {
             told.formats.push((topic, format));
         }
+        told.archives.extend(line.archive);
         let Some(document) = line.document else { continue };
-        let head = ArchiveHead::from_json(&document, ring);
-        told.heads.push(head.map_err(|_| unusable("a head in it is not proven by a key that was named with --key".to_owned()))?);
+        told.heads.push(ArchiveHead::from_json(&document, ring).map_err(|error| unproven(file, &error))?);
     }
     if told.heads.is_empty() {
         return Err(unusable(
@@ -135,6 +163,17 @@ fn heads_of(file: &Path, ring: &ControlKeys) -> Result<Told, CliError> {
         ));
     }
     Ok(told)
+}
+
+fn unproven(file: &Path, error: &ExportError) -> CliError {
+    let file = file.display();
+    match error {
+        ExportError::UnknownKey { key_id } => {
+            let reason = format!("{file}: a head in it is proven with the control key {key_id}, which was not named");
+            CliError::Value { option: HEADS_WITHOUT_KEY, reason }
+        }
+        _ => CliError::Value { option: "--head", reason: format!("{file}: a head in it is not as it was proven") },
+    }
 }
 
 #[cfg(test)]
@@ -155,7 +194,7 @@ mod tests {
         let pipe = folder.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
         for path in [pipe.as_path(), folder.path()] {
-            assert!(matches!(text_of("--head", path, limit), Err(CliError::Input { .. })), "{}", path.display());
+            assert!(matches!(text_of("--head", path, limit), Err(CliError::Value { option: "--head", .. })), "{}", path.display());
         }
         assert_eq!(text_of("--head", &folder.path().join("none"), limit).unwrap(), None);
     }

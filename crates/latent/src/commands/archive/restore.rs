@@ -69,6 +69,7 @@ pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), Cli
     if proof.keys.is_none() {
         output.hint("no control key was given or is configured: everything is checked but who made the archive; name one with --key");
     }
+    proof.refuse_heads_of_several(args.topic.as_deref())?;
     let store = place::open(&args.archive)?;
     let progress = args.progress.as_deref().map_or_else(|| Ok(Progress::of("")), |file| progress_in(file, &words_of(args)?))?;
     let (topic, into) = (args.topic.as_deref(), args.into.as_deref());

@@ -8,6 +8,7 @@ use latent_bridge::cold::verify::VerifyReport;
 use serde_json::{Value, json};
 
 use super::destination;
+use crate::control::Fault;
 use crate::error::CliError;
 use crate::output::{Form, Output, printable};
 
@@ -30,7 +31,7 @@ pub(super) fn so_far(report: &VerifyReport) -> String {
     format!("verified {segments} segments and {objects} single events with {records} records, {} MB{wrong}", bytes / 1_000_000)
 }
 
-/// Asking for a part that an archive does not have is a mistake; an archive that is empty is none.
+/// Asking for a part that an archive does not have is a mistake.
 pub(super) fn nothing_of(store: &dyn ColdStore, uri: &str, topic: Option<&str>, partition: Option<u32>) -> Result<(), CliError> {
     let option = match (topic, partition) {
         (None, None) => return Ok(()),
@@ -39,6 +40,12 @@ pub(super) fn nothing_of(store: &dyn ColdStore, uri: &str, topic: Option<&str>, 
         (None, Some(_)) => "--partition",
     };
     Err(CliError::Value { option, reason: format!("the archive {uri} has nothing of it") })
+}
+
+/// A place in which nobody archived anything: nothing was verified, which must not look as if all were well.
+pub(super) fn no_archive(uri: &str) -> CliError {
+    let message = format!("there is no archive at {uri:?}: it has neither segments nor single events");
+    CliError::Log { doing: format!("verifying the archive {uri}"), fault: Fault::refused("config", message) }
 }
 
 /// The findings, one a line.
@@ -73,8 +80,8 @@ pub(super) fn document(report: &VerifyReport) -> Value {
     })
 }
 
-/// The numbers for people: what was seen, then what could not be told.
-pub(super) fn sentences(report: &VerifyReport) -> Vec<String> {
+/// The numbers for people: what was seen, then what could not be told. `has_log`: the log was there to be compared with.
+pub(super) fn sentences(report: &VerifyReport, has_log: bool) -> Vec<String> {
     let VerifyReport { partitions, segments, proven_segments, objects, records, damaged, compared, unattested_ends, waiting, .. } = report;
     let wrong = match report.findings.total() {
         0 => "nothing is wrong".to_owned(),
@@ -100,7 +107,12 @@ pub(super) fn sentences(report: &VerifyReport) -> Vec<String> {
         ));
     }
     if *objects > 0 && *compared == 0 {
-        out.push("single events carry no proof: their content was compared with nothing; with -c they are compared with the log, as far as it still has them".to_owned());
+        let beside = if has_log {
+            ", as the log has none of them any more"
+        } else {
+            "; with -c they are compared with the log, as far as it still has them"
+        };
+        out.push(format!("single events carry no proof: their content was compared with nothing{beside}"));
     }
     out
 }

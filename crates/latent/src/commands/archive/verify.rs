@@ -64,6 +64,7 @@ pub(super) fn verify(args: &VerifyArgs, output: &mut Output) -> Result<(), CliEr
     match &args.archive {
         Some(uri) => {
             let proof = args.proof.read(&[])?;
+            proof.refuse_heads_of_several(args.topic.as_deref())?;
             let one = One { uri, topic: args.topic.as_deref(), proof: &proof, log: None, expected: None };
             total.add(&one.verify(args, output)?);
         }
@@ -171,6 +172,10 @@ impl One<'_> {
             report.map_err(|error| CliError::Log { doing, fault: Fault::passing(super::Task::Verifying.kind(), error.to_string()) })?;
         if log.is_none() && report.partitions == 0 && report.findings.total() == 0 {
             told::nothing_of(&*store, uri, args.topic.as_deref(), args.partition)?;
+            // Heads may say that nothing was written yet.
+            if proof.heads.is_empty() {
+                return Err(told::no_archive(uri));
+            }
         }
         told::findings(&report, output)?;
         self.tell(&report, output)?;
@@ -183,7 +188,7 @@ impl One<'_> {
         match output.form() {
             Form::Json => output.json(&document),
             Form::Human => {
-                let sentences = told::sentences(report);
+                let sentences = told::sentences(report, self.log.is_some());
                 let (first, rest) = sentences.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
                 output.text(&format!("{}{first}", topic.map_or_else(String::new, |topic| format!("{topic}: "))))?;
                 rest.iter().for_each(|sentence| output.hint(sentence));
