@@ -46,6 +46,8 @@ pub(crate) fn archive(command: &ArchiveCommand, output: &mut Output) -> Result<(
 enum Task {
     Verifying,
     Restoring,
+    /// A head is read whose control key was not given.
+    LackingKey,
 }
 
 impl Task {
@@ -53,6 +55,7 @@ impl Task {
         match self {
             Self::Verifying => "archive",
             Self::Restoring => "restore",
+            Self::LackingKey => "unknown-control-key",
         }
     }
 }
