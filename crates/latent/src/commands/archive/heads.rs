@@ -3,14 +3,13 @@
 use latent_bridge::cold::export::{AttestedHead, NO_SUCH_KEY};
 use latent_core::Partition;
 
+use super::Task;
 use super::status::ArchivedLog;
 use crate::control::Fault;
 use crate::error::CliError;
 
 /// Heads that an error names at most.
 const NAMED_MAX: usize = 8;
-/// Kind of a head whose key was not given.
-const UNKNOWN_CONTROL_KEY: &str = "unknown-control-key";
 
 /// A head that is there and could not be read.
 pub(super) struct UnreadHead {
@@ -53,7 +52,7 @@ pub(super) fn all_read(unread: &[UnreadHead]) -> Result<(), CliError> {
             (lines.chain(more).collect::<Vec<_>>().join("\n"), format!("reading the heads of {count} partitions"))
         }
     };
-    let fault = if first.lacks_key() { Fault::passing(UNKNOWN_CONTROL_KEY, message) } else { Fault { message, ..first.fault.clone() } };
+    let fault = if first.lacks_key() { Fault::passing(Task::LackingKey.kind(), message) } else { Fault { message, ..first.fault.clone() } };
     Err(CliError::Log { doing, fault })
 }
 
@@ -76,7 +75,7 @@ mod tests {
         let unknown = format!("it is proven with the control key ab, {NO_SUCH_KEY}");
         let many: Vec<_> = (0..9).map(|n| head(n, if n == 8 { &unknown } else { "damaged" })).collect();
         let told = all_read(&many).unwrap_err();
-        assert_eq!((told.to_string(), told.kind()), ("reading the heads of 9 partitions failed".to_owned(), UNKNOWN_CONTROL_KEY));
+        assert_eq!((told.to_string(), told.kind()), ("reading the heads of 9 partitions failed".to_owned(), Task::LackingKey.kind()));
         let why = told.why();
         assert!(why.starts_with(&format!("t/p8: {unknown}\nt/p0: damaged\n")) && why.ends_with("t/p6: damaged\nand 1 more"), "{why}");
         assert!(told.next_step().starts_with("put the old key back at the end of control_key_files"), "{}", told.next_step());

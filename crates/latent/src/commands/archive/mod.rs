@@ -48,6 +48,8 @@ pub(crate) fn archive(command: &ArchiveCommand, output: &mut Output) -> Result<(
 enum Task {
     Verifying,
     Restoring,
+    /// A head is read whose control key was not given.
+    LackingKey,
 }
 
 impl Task {
@@ -55,6 +57,7 @@ impl Task {
         match self {
             Self::Verifying => "archive",
             Self::Restoring => "restore",
+            Self::LackingKey => "unknown-control-key",
         }
     }
 }
