@@ -267,7 +267,7 @@ fn an_archive_that_another_key_made_is_not_restored_without_a_word() {
     assert!(unproven.stderr.contains("no control key was given or is configured"), "{}", unproven.stderr);
     key(&env, "other.key", &"08".repeat(32));
     let config = std::fs::read_to_string(env.folder().join("latent.toml")).unwrap();
-    env.write("latent.toml", &format!("{config}\n[archive]\ncontrol_key_files = [\"other.key\"]\n"));
+    env.write("latent.toml", format!("{config}\n[archive]\ncontrol_key_files = [\"other.key\"]\n"));
     let refused = restored(&[], 1);
     assert!(refused.stdout.contains("unknown-key"), "{refused:?}");
     assert!(!restored(&["--key", "control.key"], 0).stderr.contains("no control key"));

@@ -49,7 +49,8 @@ fn on_a_broker_a_second_node_on_one_outbox_is_refused_and_a_migration_reads_besi
     assert!(told.contains(&format!("the archive's outbox {path} is held by {pid}")), "{told}");
     assert!(told.contains("AV_COLD_OUTBOX_DIR"), "{told}");
 
-    let elsewhere = std::fs::read_to_string(env.folder().join("bridge.yaml")).unwrap().replace("cold_uri: cold", "cold_uri: cold-elsewhere");
+    let elsewhere =
+        std::fs::read_to_string(env.folder().join("bridge.yaml")).unwrap().replace("cold_uri: cold", "cold_uri: cold-elsewhere");
     env.write("elsewhere.yaml", elsewhere);
     let into = ["bus", "provision", "--engine", "embedded:to", "--manifest", "elsewhere.yaml"];
     let _ = env.run(into).with_status(0);
