@@ -15,7 +15,7 @@ use crate::support::cold::{HOUR, KEY, archive, assert_archived, intents, maintai
 use crate::support::crash::JournalledStorage;
 use crate::support::doubles::MemoryStore;
 use crate::support::fixtures::{Published, Seeded, SetClock, copy_directory, publish, scratch, small_limits};
-use crate::support::storage::TestStorage;
+use crate::support::storage::{Failing, TestStorage};
 
 const THEN: u64 = HOUR + 1;
 const RECORDS: usize = 12;
@@ -118,6 +118,73 @@ fn the_process_ends_at_every_call_of_the_store() {
         }
     }
     assert!(ends > 2 * RECORDS, "{ends}");
+}
+
+/// A directory whose records wait for their store: they have left the log, and their intents are durable.
+fn waiting() -> (tempfile::TempDir, Vec<Published>) {
+    let store = Arc::new(MemoryStore::new());
+    let (directory, published) = filled("x", archive(&store));
+    let broker = EmbeddedBroker::open_with(directory.path(), options(TestStorage::without_syncs(), archive(&store))).unwrap();
+    store.set_down(true);
+    let report = broker.maintain(UnixMillis(THEN)).unwrap();
+    assert_eq!((report.expired_records, report.intents_pending), (RECORDS as u64, RECORDS as u64), "{report:?}");
+    drop(broker);
+    (directory, published)
+}
+
+/// Another process finds each record once, after a first one that ended somewhere.
+fn assert_finished(directory: &Path, store: &Arc<MemoryStore>, published: &[Published], context: &str) {
+    let cold = store.objects().keys().filter(|path| path.starts_with("t/")).count();
+    assert_nothing_lost(directory, cold, context, archive(store));
+    let broker = EmbeddedBroker::open_with(directory, options(TestStorage::without_syncs(), archive(store))).unwrap();
+    maintain_to_the_end(&broker, THEN + 2 * HOUR);
+    let hot: u64 = broker.statistics()[0].partitions.iter().map(|partition| partition.records).sum();
+    assert_eq!(hot, 0, "{context}");
+    assert_archived(&store.objects(), published, context);
+}
+
+/// Every operation of a file, those that change nothing as well, when nothing is staged yet and when all of it waits.
+#[test]
+fn the_process_ends_at_every_operation_of_a_file_at_first_and_when_intents_wait() {
+    for (scene, (directory, published)) in [("at first", filled("x", archive(&Arc::new(MemoryStore::new())))), ("waiting", waiting())] {
+        for at in 0.. {
+            let (copy, store, storage) = (copy_directory(directory.path()), Arc::new(MemoryStore::new()), TestStorage::without_syncs());
+            let broker = EmbeddedBroker::open_with(copy.path(), options(Arc::clone(&storage) as _, archive(&store))).unwrap();
+            storage.fail(Failing::From(at));
+            let ended = broker.maintain(UnixMillis(THEN + HOUR));
+            drop(broker);
+            storage.fail(Failing::Never);
+            let is_whole = ended.is_ok_and(|report| report.intents_completed == RECORDS as u64);
+            assert_finished(copy.path(), &store, &published, &format!("{scene}: ended at operation {at}"));
+            if is_whole {
+                assert!(at >= RECORDS as u64, "{scene}: {at}");
+                break;
+            }
+            assert!(at < 5_000);
+        }
+    }
+}
+
+/// As the calls of the store above, when everything waits for it.
+#[test]
+fn the_process_ends_at_every_call_of_the_store_when_intents_wait() {
+    let (directory, published) = waiting();
+    for last_is_done in [false, true] {
+        for calls in 0.. {
+            assert!(calls < 1_000);
+            let (copy, store) = (copy_directory(directory.path()), Arc::new(MemoryStore::new()));
+            let ending = Arc::new(Ending { store: Arc::clone(&store), left: AtomicU64::new(calls), last_is_done });
+            let broker = EmbeddedBroker::open_with(copy.path(), options(TestStorage::without_syncs(), archive(&ending))).unwrap();
+            drop(broker.maintain(UnixMillis(THEN + HOUR)).unwrap());
+            let is_whole = ending.left.load(Ordering::SeqCst) > 0;
+            drop(broker);
+            assert_finished(copy.path(), &store, &published, &format!("{calls} calls, last done: {last_is_done}"));
+            if is_whole {
+                assert!(calls > RECORDS as u64, "{calls}");
+                break;
+            }
+        }
+    }
 }
 
 /// Every change of a file, with the store in a folder, so that its files are among them; and the power is cut with the process.
