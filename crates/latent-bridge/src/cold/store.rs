@@ -5,6 +5,8 @@
 
 use bytes::Bytes;
 
+use crate::limits;
+
 /// What a store said to [`ColdStore::put_new`]. Neither answer is proof of what lies there now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutEnd {
@@ -47,11 +49,38 @@ pub trait ColdStore: Send + Sync {
     fn get(&self, path: &str, bytes_max: u64) -> Result<Option<Bytes>, ColdError>;
 
     /// Objects whose path begins with `prefix` and comes after `after`, in the order of their bytes, at most `count_max`. Fewer than that
-    /// means that the store knows of no more. A stray may also be one that stands where a folder of the prefix should be. Only verification and restoring list: archiving needs no right to it.
+    /// means that the store knows of no more. A stray may also be one that stands where a folder of the prefix should be. Archiving event by event never lists and needs no right to it; segments, verification
+    /// and restoring do.
     ///
     /// # Errors
     /// [`ColdError`].
     fn list_after(&self, prefix: &str, after: &str, count_max: usize) -> Result<Vec<Listed>, ColdError>;
+}
+
+/// Everything below a prefix, in the order of paths, page after page. Nothing but one page is held.
+///
+/// # Errors
+/// What `each` says, which ends it; [`ColdError`] of the store, also where names do not ascend, which would go on for ever.
+pub(super) fn each_listed<E: From<ColdError>>(
+    store: &dyn ColdStore,
+    prefix: &str,
+    mut each: impl FnMut(Listed) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut after, page_max) = (String::new(), limits::ARCHIVE_LIST_PAGE.default_usize());
+    loop {
+        let page = store.list_after(prefix, &after, page_max)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        if last.path <= after {
+            let reason = "the store lists names that do not come after the one asked for".to_owned();
+            return Err(ColdError::Failed { operation: "list", object: prefix.to_owned(), reason }.into());
+        }
+        after.clone_from(&last.path);
+        let is_last = page.len() < page_max;
+        page.into_iter().try_for_each(&mut each)?;
+        if is_last {
+            return Ok(());
+        }
+    }
 }
 
 /// Why a call of a store did not do what it was asked for.
@@ -96,4 +125,37 @@ pub enum ColdError {
         /// The store's or the system's words.
         reason: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives the same page whatever is asked for.
+    struct Standing;
+
+    impl ColdStore for Standing {
+        fn put_new(&self, _: &str, _: Bytes) -> Result<PutEnd, ColdError> {
+            Ok(PutEnd::Exists)
+        }
+
+        fn get(&self, _: &str, _: u64) -> Result<Option<Bytes>, ColdError> {
+            Ok(None)
+        }
+
+        fn list_after(&self, _: &str, _: &str, count_max: usize) -> Result<Vec<Listed>, ColdError> {
+            Ok((0..count_max).map(|number| Listed::object(format!("{number:05}"), 1)).collect())
+        }
+    }
+
+    #[test]
+    fn a_listing_that_goes_round_in_a_circle_ends() {
+        let mut seen = 0;
+        let ended = each_listed::<ColdError>(&Standing, "", |_| {
+            seen += 1;
+            Ok(())
+        });
+        assert!(matches!(&ended, Err(ColdError::Failed { operation: "list", .. })), "{ended:?}");
+        assert_eq!(seen, limits::ARCHIVE_LIST_PAGE.default_usize());
+    }
 }

@@ -6,7 +6,7 @@ use latent_core::Offset;
 
 use super::{ArchiveHead, ArchivedName, Export, ExportError, ItemSource, Known, partition_prefix};
 use crate::cold::segment::{Attestation, Item, Segment};
-use crate::cold::store::Listed;
+use crate::cold::store::each_listed;
 use crate::limits;
 
 /// A log that is read beside an archive, page by page.
@@ -48,25 +48,24 @@ impl Export<'_> {
         Ok(has_changed)
     }
 
+    /// Each segment of the partition that the store lists: where it begins, and its path.
+    fn each_segment(&self, mut each: impl FnMut(Offset, String)) -> Result<(), ExportError> {
+        let prefix = partition_prefix(&self.place.topic, self.place.partition);
+        each_listed(self.to.store, &prefix, |listed| {
+            if let (None, Some(ArchivedName::Segment { first, .. })) = (listed.stray, ArchivedName::parse(&listed.path)) {
+                each(first, listed.path);
+            }
+            Ok(())
+        })
+    }
+
     /// How many segments of the partition the store lists, and the path of the last one.
     fn listed(&self) -> Result<(u64, Option<String>), ExportError> {
-        let prefix = partition_prefix(&self.place.topic, self.place.partition);
-        let (mut after, mut count, mut last) = (String::new(), 0, None);
-        loop {
-            let page = self.to.store.list_after(&prefix, &after, limits::ARCHIVE_LIST_PAGE.default_usize())?;
-            let Some(end) = page.last() else { break };
-            after.clone_from(&end.path);
-            let is_whole = page.len() >= limits::ARCHIVE_LIST_PAGE.default_usize();
-            for Listed { path, .. } in page {
-                if matches!(ArchivedName::parse(&path), Some(ArchivedName::Segment { .. })) {
-                    count += 1;
-                    last = Some(path);
-                }
-            }
-            if !is_whole {
-                break;
-            }
-        }
+        let (mut count, mut last) = (0, None);
+        self.each_segment(|_, path| {
+            count += 1;
+            last = Some(path);
+        })?;
         Ok((count, last))
     }
 
@@ -131,25 +130,14 @@ impl Export<'_> {
 
     /// Paths of the segments that can have something at `first` or behind it.
     fn segments_from(&self, first: Offset) -> Result<Vec<String>, ExportError> {
-        let prefix = partition_prefix(&self.place.topic, self.place.partition);
-        let (mut after, mut paths) = (String::new(), Vec::new());
-        loop {
-            let page = self.to.store.list_after(&prefix, &after, limits::ARCHIVE_LIST_PAGE.default_usize())?;
-            let Some(end) = page.last() else { return Ok(paths) };
-            after.clone_from(&end.path);
-            let is_whole = page.len() >= limits::ARCHIVE_LIST_PAGE.default_usize();
-            for Listed { path, .. } in page {
-                if let Some(ArchivedName::Segment { first: begins, .. }) = ArchivedName::parse(&path) {
-                    if begins <= first {
-                        paths.clear();
-                    }
-                    paths.push(path);
-                }
+        let mut paths = Vec::new();
+        self.each_segment(|begins, path| {
+            if begins <= first {
+                paths.clear();
             }
-            if !is_whole {
-                return Ok(paths);
-            }
-        }
+            paths.push(path);
+        })?;
+        Ok(paths)
     }
 
     /// A segment of this partition that is in the store and proven.

@@ -169,14 +169,15 @@ impl Restoration<'_> {
         tell: &mut dyn FnMut(Step<'_>),
     ) -> Result<RestoreReport, RestoreError> {
         let partitions = self.partitions()?;
-        let verified = Verification { log: None, ..self.archive }.run(&mut |report| tell(Step::Verifying(report)))?;
+        let segmented = self.archive.segmented()?;
+        let verification = Verification { log: None, ..self.archive };
+        let verified = verification.run_beside(&segmented, &mut |report| tell(Step::Verifying(report)))?;
         if verified.findings.total() > verified.findings.holes() {
             return Err(RestoreError::Unsound { report: Box::new(verified) });
         }
-        let segmented = self.archive.segmented()?;
         let mut report = RestoreReport { verified, ..RestoreReport::default() };
         for (topic, partition) in partitions {
-            let is_proven = self.archive.proofs(&topic, &segmented).are_wanted();
+            let is_proven = self.archive.asks_proof_of(&topic, &segmented);
             let restored = self.partition((&topic, partition), is_proven, &mut progress, keep, tell)?;
             report.partitions.push(restored);
         }

@@ -30,13 +30,13 @@ pub use expected::{Expectation, Known};
 pub use finding::{Finding, FindingKind, Findings};
 use hot::Hot;
 use partition::{Beside, PartitionCheck};
-use unproven::Proofs;
 
 use super::export::{ArchiveHead, ArchivedName};
 use super::object;
 use super::probe::PROBE_OBJECT;
 use super::segment::{Attest, Segment};
-use super::store::{ColdError, ColdStore, Listed};
+use super::store::{ColdError, ColdStore, Listed, each_listed};
+use crate::manifest::ColdFormat;
 use crate::{EventBus, limits};
 
 /// What is verified, and what there is to compare with.
@@ -103,32 +103,26 @@ impl Verification<'_> {
     /// # Errors
     /// [`ColdError`] where the store cannot be read at all; what is wrong with the archive is in the report.
     pub fn run(&self, progress: &mut dyn FnMut(&VerifyReport)) -> Result<VerifyReport, ColdError> {
+        self.run_beside(&self.segmented()?, progress)
+    }
+
+    /// As [`Verification::run`], with what [`Verification::segmented`] found.
+    pub(super) fn run_beside(
+        &self,
+        segmented: &BTreeSet<String>,
+        progress: &mut dyn FnMut(&VerifyReport),
+    ) -> Result<VerifyReport, ColdError> {
         let mut report = VerifyReport::default();
-        let segmented = self.segmented()?;
         let mut unseen = self.promised();
         let mut current: Option<PartitionCheck<'_>> = None;
-        let mut after = String::new();
-        let prefix = self.prefix();
-        loop {
-            let page = self.store.list_after(&prefix, &after, limits::ARCHIVE_LIST_PAGE.default_usize())?;
-            let Some(last) = page.last() else { break };
-            if last.path <= after {
-                let reason = "the store lists names that do not come after the one asked for".to_owned();
-                return Err(ColdError::Failed { operation: "list", object: prefix, reason });
-            }
-            after.clone_from(&last.path);
-            let is_last = page.len() < limits::ARCHIVE_LIST_PAGE.default_usize();
-            for listed in page {
-                self.one(&listed, &segmented, (&mut current, &mut unseen), &mut report)?;
-                progress(&report);
-            }
-            if is_last {
-                break;
-            }
-        }
+        each_listed(self.store, &self.prefix(), |listed| {
+            self.one(&listed, segmented, (&mut current, &mut unseen), &mut report)?;
+            progress(&report);
+            Ok::<_, ColdError>(())
+        })?;
         self.end(current, &mut report);
         for ((topic, partition), promised) in unseen {
-            let check = self.open(&topic, Partition(partition), promised, &segmented);
+            let check = self.open(&topic, Partition(partition), promised, segmented);
             self.end(Some(check), &mut report);
         }
         Ok(report)
@@ -174,29 +168,30 @@ impl Verification<'_> {
         }
         topics.extend(self.heads.iter().filter(|head| head.segments > 0).map(|head| head.place.topic.clone()));
         // Of the whole topic: a partition may have lost all of its own.
-        let (prefix, mut after) = (self.topic.map_or_else(String::new, |topic| format!("{topic}/")), String::new());
-        loop {
-            let page = self.store.list_after(&prefix, &after, limits::ARCHIVE_LIST_PAGE.default_usize())?;
-            let Some(last) = page.last().filter(|last| last.path > after) else { return Ok(topics) };
-            after.clone_from(&last.path);
-            for listed in page.iter().filter(|listed| listed.stray.is_none()) {
-                if let Some(ArchivedName::Segment { topic, .. }) = ArchivedName::parse(&listed.path) {
-                    topics.insert(topic);
-                }
+        let prefix = self.topic.map_or_else(String::new, |topic| format!("{topic}/"));
+        each_listed(self.store, &prefix, |listed| {
+            if let (None, Some(ArchivedName::Segment { topic, .. })) = (listed.stray, ArchivedName::parse(&listed.path)) {
+                topics.insert(topic);
             }
-            if page.len() < limits::ARCHIVE_LIST_PAGE.default_usize() {
-                return Ok(topics);
-            }
-        }
+            Ok::<_, ColdError>(())
+        })?;
+        Ok(topics)
     }
 
     const fn asks_for_proofs(&self) -> bool {
         self.keys.is_some() && !self.known.accepts_unproven
     }
 
-    /// Whether single events of a topic need a proof, which only a segment that has them as well can give.
-    pub(super) fn proofs(&self, topic: &str, segmented: &BTreeSet<String>) -> Proofs {
-        Proofs::asked(self.asks_for_proofs(), self.known.format(topic), !self.heads.is_empty(), segmented.contains(topic))
+    /// Whether single events of a topic need a proof, which only a segment that has them as well can give. A topic that has segments is one
+    /// of segments whatever is said: a line of text must not switch its proofs off, nor must a partition whose own segments are all gone.
+    pub(super) fn asks_proof_of(&self, topic: &str, segmented: &BTreeSet<String>) -> bool {
+        let is_segmented = || match self.known.format(topic) {
+            _ if segmented.contains(topic) => true,
+            Some(format) => format == ColdFormat::Segments,
+            // Who has heads has an archive of segments.
+            None => !self.heads.is_empty(),
+        };
+        self.asks_for_proofs() && is_segmented()
     }
 
     fn open<'c>(&'c self, topic: &str, partition: Partition, promised: Promised<'c>, segmented: &BTreeSet<String>) -> PartitionCheck<'c> {
@@ -207,7 +202,7 @@ impl Verification<'_> {
             hot: self.log.map(|log| Hot::open(log, topic, partition)),
             dense: self.dense,
             expected,
-            proofs: self.proofs(topic, segmented),
+            needs_proof: self.asks_proof_of(topic, segmented),
             waiting: self.known.waiting,
         };
         PartitionCheck::new(topic, partition, beside)

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::expected::{Coverage, Expectation};
 use super::finding::{Finding, FindingKind};
 use super::hot::{Hot, Passed};
-use super::unproven::{Proofs, UnprovenEvents};
+use super::unproven::UnprovenEvents;
 use super::{VerifyReport, before};
 use crate::cold::export::ArchiveHead;
 use crate::cold::object;
@@ -56,7 +56,7 @@ pub(super) struct Beside<'c> {
     pub(super) hot: Option<Hot<'c>>,
     pub(super) dense: bool,
     pub(super) expected: Option<&'c Expectation>,
-    pub(super) proofs: Proofs,
+    pub(super) needs_proof: bool,
     /// So many events may be on their way.
     pub(super) waiting: u64,
 }
@@ -71,7 +71,7 @@ pub(super) struct PartitionCheck<'c> {
     dense: bool,
     expected: Option<&'c Expectation>,
     coverage: Coverage,
-    proofs: Proofs,
+    needs_proof: bool,
     unproven: UnprovenEvents,
     waiting: u64,
     chain: Option<Link>,
@@ -89,7 +89,7 @@ pub(super) struct PartitionCheck<'c> {
 
 impl<'c> PartitionCheck<'c> {
     pub(super) fn new(topic: &str, partition: Partition, beside: Beside<'c>) -> Self {
-        let Beside { keys, head, hot, dense, expected, proofs, waiting } = beside;
+        let Beside { keys, head, hot, dense, expected, needs_proof, waiting } = beside;
         Self {
             topic: topic.to_owned(),
             partition,
@@ -99,7 +99,7 @@ impl<'c> PartitionCheck<'c> {
             dense,
             expected,
             coverage: Coverage::new(expected.filter(|_| dense)),
-            proofs,
+            needs_proof,
             unproven: UnprovenEvents::default(),
             waiting,
             chain: None,

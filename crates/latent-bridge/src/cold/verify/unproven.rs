@@ -4,34 +4,6 @@
 use latent_core::Offset;
 
 use crate::limits;
-use crate::manifest::ColdFormat;
-
-/// Where a single event without a proof is wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cold) enum Proofs {
-    /// Wherever it lies.
-    Always,
-    /// Nowhere: there is no key, its topic is archived event by event, or that was asked for.
-    Never,
-}
-
-impl Proofs {
-    /// `format` is how the topic is archived, where that is said; else heads say that the archive is one of segments. A topic that has
-    /// segments is one of segments whatever is said: a line of text must not switch its proofs off, nor must a partition whose own segments
-    /// are all gone.
-    pub(in crate::cold) const fn asked(has_keys: bool, format: Option<ColdFormat>, has_heads: bool, has_segments: bool) -> Self {
-        let are_wanted = match format {
-            _ if has_segments => true,
-            Some(format) => matches!(format, ColdFormat::Segments),
-            None => has_heads,
-        };
-        if has_keys && are_wanted { Self::Always } else { Self::Never }
-    }
-
-    pub(in crate::cold) const fn are_wanted(self) -> bool {
-        matches!(self, Self::Always)
-    }
-}
 
 /// Some of them, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,19 +65,5 @@ mod tests {
         (0..=max).for_each(|n| events.push(Offset(2 * n), ""));
         let ranges = events.take();
         assert_eq!((ranges.len() as u64, ranges.iter().map(|range| range.count).sum::<u64>()), (max, max + 1));
-    }
-
-    #[test]
-    fn a_proof_is_asked_for_where_keys_and_segments_are() {
-        let both = [false, true];
-        for has_heads in both {
-            for format in [None, Some(ColdFormat::Objects), Some(ColdFormat::Segments)] {
-                assert_eq!(both.map(|has_segments| Proofs::asked(false, format, has_heads, has_segments)), [Proofs::Never; 2]);
-                assert_eq!(Proofs::asked(true, format, has_heads, true), Proofs::Always, "whatever a line says of its format");
-            }
-            assert_eq!(Proofs::asked(true, Some(ColdFormat::Objects), has_heads, false), Proofs::Never);
-            assert_eq!(Proofs::asked(true, Some(ColdFormat::Segments), has_heads, false), Proofs::Always);
-        }
-        assert_eq!(both.map(|has_heads| Proofs::asked(true, None, has_heads, false)), [Proofs::Never, Proofs::Always]);
     }
 }

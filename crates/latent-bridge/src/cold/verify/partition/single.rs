@@ -107,7 +107,7 @@ impl PartitionCheck<'_> {
     }
 
     pub(super) fn tell_unproven(&mut self, report: &mut VerifyReport) {
-        if !self.proofs.are_wanted() {
+        if !self.needs_proof {
             return;
         }
         for one in self.unproven.take() {

@@ -251,3 +251,27 @@ fn what_leaves_the_log_meanwhile_is_not_extra() {
         assert_eq!(of_six.collect::<Vec<_>>(), if leaves { vec![] } else { vec![FindingKind::Different] });
     }
 }
+
+#[test]
+fn a_proof_is_asked_for_where_keys_and_segments_are() {
+    let (store, keys, heads) = (MemoryStore::new(), Keys::one(), [head_of(&segment_of(&items(0..3), 0, None))]);
+    let segmented = |has: bool| has.then(|| "orders.placed".to_owned()).into_iter().collect::<BTreeSet<_>>();
+    let said = [None, Some(ColdFormat::Objects), Some(ColdFormat::Segments)];
+    let asked = |has_keys: bool, format: Option<ColdFormat>, has_heads: bool, has_segments: bool| {
+        let formats: Vec<_> = format.map(|format| ("orders.placed".to_owned(), format)).into_iter().collect();
+        let archive = Verification {
+            keys: has_keys.then_some(&keys as &dyn Attest),
+            heads: if has_heads { &heads } else { &[] },
+            known: Known { formats: &formats, ..Known::default() },
+            ..verification(&store)
+        };
+        archive.asks_proof_of("orders.placed", &segmented(has_segments))
+    };
+    for has_heads in [false, true] {
+        for format in said {
+            assert_eq!([false, true].map(|has_segments| asked(false, format, has_heads, has_segments)), [false; 2]);
+            assert!(asked(true, format, has_heads, true), "whatever a line says of its format");
+        }
+        assert_eq!(said.map(|format| asked(true, format, has_heads, false)), [has_heads, false, true]);
+    }
+}
