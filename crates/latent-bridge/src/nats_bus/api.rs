@@ -2,7 +2,7 @@
 //! is asked again when the connection was lost meanwhile. Knows subjects and JSON forms, decides nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::RwLock;
 
 use super::signals::{Losses, Signals};
 use super::words::told;
@@ -78,12 +79,14 @@ const CONNECTION_PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Api {
     link: Arc<Link>,
     pub(super) signals: Signals,
+    /// Read by each deletion that nobody waits for, as long as it takes.
+    leaving: Arc<RwLock<()>>,
 }
 
 /// The client, which is another one after its task has ended.
 #[derive(Debug)]
 struct Link {
-    client: RwLock<Client>,
+    client: std::sync::RwLock<Client>,
     /// The client's task has ended: it says that it is connected, and is not.
     is_dead: AtomicBool,
 }
@@ -106,7 +109,8 @@ struct Refusal {
 impl Api {
     /// Of a connection whose events `signals` hears.
     pub(super) fn new(client: Client, signals: Signals) -> Self {
-        Self { link: Arc::new(Link { client: RwLock::new(client), is_dead: AtomicBool::new(false) }), signals }
+        let link = Link { client: std::sync::RwLock::new(client), is_dead: AtomicBool::new(false) };
+        Self { link: Arc::new(link), signals, leaving: Arc::default() }
     }
 
     /// The client as it is now.
@@ -164,6 +168,30 @@ impl Api {
             return Err(ApiFault::Refused { code, err_code, description: told(description) });
         }
         serde_json::from_slice(&message.payload).map_err(unreadable)
+    }
+
+    /// Deletes a reader's consumer. Where that fails the broker removes it once it is idle.
+    pub(super) async fn delete_reader(&self, subject: &str) {
+        if let Err(fault) = self.ask::<Value>(subject, &Value::Null).await {
+            tracing::debug!(%fault, "a reader's consumer stays until the broker finds it idle");
+        }
+    }
+
+    /// As [`Api::delete_reader`], for who cannot wait for it: [`Api::readers_deleted`] does. Without a runtime nothing is deleted.
+    pub(super) fn delete_reader_beside(&self, subject: String) {
+        let (Ok(runtime), Ok(leaving)) = (tokio::runtime::Handle::try_current(), Arc::clone(&self.leaving).try_read_owned()) else {
+            return;
+        };
+        let api = self.clone();
+        runtime.spawn(async move {
+            api.delete_reader(&subject).await;
+            drop(leaving);
+        });
+    }
+
+    /// Waits for every deletion that was begun. None begins meanwhile.
+    pub(super) async fn readers_deleted(&self) {
+        drop(self.leaving.write().await);
     }
 
     /// Why nothing is heard of a subject that was refused, or whose answers are.

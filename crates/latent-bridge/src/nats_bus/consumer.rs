@@ -286,9 +286,7 @@ impl Consumer {
         self.deleted = true;
         let (api, subject) = (self.api.clone(), self.deletion());
         drop(self);
-        if let Err(fault) = api.ask::<serde_json::Value>(&subject, &serde_json::Value::Null).await {
-            tracing::debug!(%fault, "a reader's consumer stays until the broker finds it idle");
-        }
+        api.delete_reader(&subject).await;
     }
 
     fn deletion(&self) -> String {
@@ -298,17 +296,8 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        if self.deleted {
-            return;
-        }
-        let (api, subject) = (self.api.clone(), self.deletion());
-        // Without a runtime everything ends anyway, and the broker finds the consumer idle.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                if let Err(fault) = api.ask::<serde_json::Value>(&subject, &serde_json::Value::Null).await {
-                    tracing::debug!(%fault, "a reader's consumer stays until the broker finds it idle");
-                }
-            });
+        if !self.deleted {
+            self.api.delete_reader_beside(self.deletion());
         }
     }
 }

@@ -308,6 +308,7 @@ impl Drop for NatsBus {
             for deletion in deletions {
                 let _ = deletion.await;
             }
+            shared.api.readers_deleted().await;
             let _ = shared.api.client().flush().await;
         });
         if let Err(fault) = closed.wait() {
