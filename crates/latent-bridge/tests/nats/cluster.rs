@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use latent_bridge::nats_bus::NatsRoots;
 use latent_bridge::{BridgeManifest, EventBus, NatsBus, PublishAck};
-use latent_core::NewRecord;
+use latent_core::{NewRecord, Offset, Partition, StoredRecord};
 use latent_testkit::broker::Cluster;
 use latent_testkit::{ChildGuard, require_broker, wait_until};
 
-use crate::live::{STREAM, manifest, options_at, record, spec, stored};
+use crate::live::{STREAM, manifest, options_at, record, spec};
 
 /// How many different uids are published in all.
 const RECORDS_VAR: &str = "LATENT_CLUSTER_RECORDS";
@@ -93,9 +93,25 @@ fn publish(bus: &NatsBus, records: Vec<NewRecord>) -> Vec<NewRecord> {
         })
         .collect();
     if left.len() == handed_over {
-        wait_until("the stream answers again", || bus.bounds("t", latent_core::Partition(0)).is_ok());
+        wait_until("the stream answers again", || bus.bounds("t", Partition(0)).is_ok());
     }
     left
+}
+
+/// Every record, read as a patient reader does: an answer may be lost while the members find their leaders.
+fn read_in_the_end(bus: &NatsBus) -> Vec<StoredRecord> {
+    let mut records: Vec<StoredRecord> = Vec::new();
+    for partition in (0..bus.partitions("t").unwrap()).map(Partition) {
+        let mut next = Offset(0);
+        loop {
+            let mut page = Vec::new();
+            wait_until("the partition is read", || bus.submit_fetch("t", partition, next, 1_000).wait().map(|read| page = read).is_ok());
+            let Some(last) = page.last() else { break };
+            next = Offset(last.offset.0 + 1);
+            records.extend(page);
+        }
+    }
+    records
 }
 
 /// What the children have said so far.
@@ -183,7 +199,7 @@ fn nothing_acknowledged_is_missing_and_nothing_is_stored_twice_when_leaders_are_
 
     let expected: BTreeSet<_> = (0..PROCESSES).flat_map(|process| uids_of(process, records)).collect();
     let mut places = BTreeMap::new();
-    for stored in stored(&bus) {
+    for stored in read_in_the_end(&bus) {
         let uid = stored.record.uid.as_str().to_owned();
         assert!(stored.record.same_content(&record_of(&uid)), "{uid} has other content");
         let place = (stored.partition.0, stored.offset.0);

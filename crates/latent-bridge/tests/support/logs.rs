@@ -19,6 +19,9 @@ pub(crate) fn said_by<T>(call: impl FnOnce() -> T) -> (T, Vec<Said>) {
     let said = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&said);
     let keep = move |event: Said| into.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    // With one listener alone, whether anybody listens at a place is decided by the thread that first gets there, which may be that of another
+    // test.
+    let _another = tracing::Dispatch::new(Listener(|_| {}));
     let result = tracing::subscriber::with_default(Listener(keep), call);
     let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
     (result, said)

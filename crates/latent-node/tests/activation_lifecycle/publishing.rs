@@ -184,6 +184,9 @@ fn what_was_under_way_when_the_runtime_went_away_is_in_the_end() {
 #[tokio::test]
 async fn conflicts_and_uncertain_ends_are_one_warning_for_each_activation_with_their_count() {
     let log = Warnings::default();
+    // With one subscriber alone, whether anybody listens would be decided by the thread that first gets to the place, which may be that of
+    // another test.
+    let _another = tracing::Dispatch::new(log.clone());
     let _listening = tracing::subscriber::set_default(log.clone());
     let node = PublishingNode::answering([Answer::Receipt, Answer::Conflict, Answer::Conflict, Answer::Silence]);
     drop(node.run("publish-many:out:1").await);

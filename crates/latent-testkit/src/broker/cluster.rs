@@ -2,6 +2,7 @@
 //!
 //! Members are [`Broker`]s: they can be killed and started again with what they stored, each by itself.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::sync::Arc;
 
@@ -122,9 +123,19 @@ fn name(index: usize) -> String {
     format!("member-{index}")
 }
 
+/// Below the ports that systems give to who asks for any: brokers that other tests start at the same time get those.
+const PORTS: std::ops::Range<u16> = 10_000..32_000;
+/// Ports that are tried before none is thought to be free.
+const TRIES: usize = 1_000;
+
 /// Ports that nobody had a moment ago: routes must be known before the first member starts.
-#[allow(clippy::expect_used, reason = "this runs inside a test: a panic is how it fails")]
+#[allow(clippy::panic, reason = "this runs inside a test: a panic is how it fails")]
 fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
-    let held: [TcpListener; COUNT] = std::array::from_fn(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
-    held.each_ref().map(|listener| listener.local_addr().expect("its address").port())
+    // Each state of a process has keys of its own, which is as random as is needed here.
+    let random = || RandomState::new().build_hasher().finish() % PORTS.len() as u64;
+    let any = || PORTS.start.saturating_add(u16::try_from(random()).unwrap_or_default());
+    let free = |()| TcpListener::bind((Ipv4Addr::LOCALHOST, any())).ok();
+    let mut found = std::iter::repeat_n((), TRIES).filter_map(free);
+    let held: [TcpListener; COUNT] = std::array::from_fn(|_| found.next().unwrap_or_else(|| panic!("no free port in {PORTS:?}")));
+    held.each_ref().map(|listener| listener.local_addr().map_or_else(|error| panic!("{error}"), |address| address.port()))
 }
