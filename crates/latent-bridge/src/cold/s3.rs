@@ -121,6 +121,13 @@ fn words(error: &object_store::Error) -> String {
     line.join(" ").chars().take(WORDS_MAX).collect()
 }
 
+/// Whether the store says that it does not implement what it was asked: status 501, with which S3 answers a header whose meaning it does not
+/// have. The client has no kind of error for it, and no other way to ask for the status than its words.
+fn knows_no_condition(error: &object_store::Error) -> bool {
+    let text = error.to_string();
+    text.contains("status code: 501") || text.contains("<Code>NotImplemented</Code>")
+}
+
 fn failed(operation: &'static str, object: &str, error: &object_store::Error) -> ColdError {
     ColdError::Failed { operation, object: object.to_owned(), reason: words(error) }
 }
@@ -136,6 +143,7 @@ impl ColdStore for S3Store {
             Err(error @ (object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. })) => {
                 Err(ColdError::Unconditional { object: path.to_owned(), reason: words(&error) })
             }
+            Err(error) if knows_no_condition(&error) => Err(ColdError::Unconditional { object: path.to_owned(), reason: words(&error) }),
             Err(error) => Err(failed("put", path, &error)),
         }
     }

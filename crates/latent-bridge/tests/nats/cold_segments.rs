@@ -22,7 +22,7 @@ pub(crate) fn due() -> UnixMillis {
     UnixMillis(in_a_while().0 + 2 * 3_600_000)
 }
 
-fn segmented() -> BridgeManifest {
+pub(crate) fn segmented() -> BridgeManifest {
     let mut manifest = archived(2);
     manifest.topics[0].retention.cold_format = Some(ColdFormat::Segments);
     manifest

@@ -16,6 +16,7 @@ mod cold_expected;
 mod cold_holes;
 mod cold_republished;
 mod cold_segments;
+mod cold_trouble;
 mod connecting;
 #[path = "../../src/cold/doubles.rs"]
 mod doubles;

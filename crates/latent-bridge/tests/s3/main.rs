@@ -11,6 +11,8 @@
     reason = "a failing helper is a failing test"
 )]
 
+mod faults;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -35,7 +37,12 @@ const HOUR: u64 = 3_600_000;
 
 /// Serves the folder `root` for as long as the test runs.
 fn serve(root: &Path) -> SocketAddr {
-    let mut builder = s3s::service::S3ServiceBuilder::new(s3s_fs::FileSystem::new(root).unwrap());
+    serve_as(s3s_fs::FileSystem::new(root).unwrap())
+}
+
+/// Serves `store` for as long as the test runs.
+fn serve_as(store: impl s3s::S3) -> SocketAddr {
+    let mut builder = s3s::service::S3ServiceBuilder::new(store);
     builder.set_auth(s3s::auth::SimpleAuth::from_single(ACCESS, SECRET));
     let service = builder.build();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -187,7 +187,7 @@ impl<'b> Hot<'b> {
         std::mem::take(&mut self.passed)
     }
 
-    /// Nothing before this offset is asked for: the archive begins there.
+    /// Nothing before this offset is asked for: the archive begins there, or what it has up to there cannot be compared.
     pub(super) fn begin_at(&mut self, offset: Offset) {
         if offset > self.from {
             self.from = offset.min(self.bounds.1);

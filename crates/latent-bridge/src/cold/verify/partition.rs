@@ -224,6 +224,11 @@ impl<'c> PartitionCheck<'c> {
             let next = broken.get(at + 1).map(|next| before(next.first));
             let last = next.or(end).or(one.claims).filter(|last| *last >= one.first);
             self.coverage.saw(last.unwrap_or(one.first));
+            // What the log has where this one lies is told with it, and not once more as missing.
+            self.flush_missing(one.first, report);
+            if let (Some(hot), Some(last)) = (&mut self.hot, last) {
+                hot.begin_at(Offset(last.0.saturating_add(1)));
+            }
             report.findings.push(self.finding(one.kind, one.first, last, one.problem.clone()).in_object(&one.path));
         }
     }
