@@ -73,8 +73,8 @@ pub(crate) struct TriggerEvent {
     pub(crate) state: EventWord,
     /// Why the event never runs (again), where that is known here.
     pub(crate) reason: Option<String>,
-    /// Attempts made, as far as they are known; 0 for what is settled.
-    pub(crate) attempts: u32,
+    /// Attempts made. None where that is not known (any more): what is settled, expired or of a broker.
+    pub(crate) attempts: Option<u32>,
     /// Attempts after which the trigger gives up.
     pub(crate) attempts_max: u32,
     /// When the next attempt is due, in milliseconds since 1970.
@@ -86,7 +86,7 @@ pub(crate) struct TriggerEvent {
 impl TriggerEvent {
     /// Of a trigger that a broker wakes, where nothing of the event is at hand.
     pub(crate) fn on_broker(id: String, attempts_max: u32, dead_letter_topic: Option<String>) -> Self {
-        Self { id, state: EventWord::OnBroker, reason: None, attempts: 0, attempts_max, next_attempt_at: None, dead_letter_topic }
+        Self { id, state: EventWord::OnBroker, reason: None, attempts: None, attempts_max, next_attempt_at: None, dead_letter_topic }
     }
 
     /// As the driver tells it.
@@ -101,11 +101,12 @@ impl TriggerEvent {
             EventState::Settled => (EventWord::Settled, None),
             EventState::Expired => (EventWord::Expired, None),
         };
+        let is_known = !matches!(state, EventWord::Settled | EventWord::Expired);
         Self {
             id: status.binding.to_string(),
             state,
             reason: reason.map(|reason| reason.kind().to_owned()),
-            attempts: status.attempts,
+            attempts: is_known.then_some(status.attempts),
             attempts_max: status.attempts_max,
             next_attempt_at: status.next_attempt_at.map(|UnixMillis(at)| at),
             dead_letter_topic,

@@ -95,7 +95,11 @@ fn remembered_event(trigger: &TriggerConfig, store: Option<&DeliveryStore>, plac
         return event(EventWord::Settled);
     }
     if let Some((_, verdict)) = remembered.verdicts.iter().find(|(offset, _)| *offset == place.offset) {
-        return TriggerEvent { reason: Some(verdict.reason.kind().to_owned()), attempts: verdict.attempts, ..event(EventWord::Condemned) };
+        return TriggerEvent {
+            reason: Some(verdict.reason.kind().to_owned()),
+            attempts: Some(verdict.attempts),
+            ..event(EventWord::Condemned)
+        };
     }
     let Some((_, attempts, due)) = remembered.attempts.iter().find(|(offset, ..)| *offset == place.offset) else {
         return event(EventWord::Pending);
@@ -104,9 +108,10 @@ fn remembered_event(trigger: &TriggerConfig, store: Option<&DeliveryStore>, plac
     let UnixMillis(now) = clock.unix();
     let next_attempt_at = (wait > 0).then(|| now.saturating_add(wait));
     let state = if wait > 0 { EventWord::Delayed } else { EventWord::Pending };
-    TriggerEvent { attempts: *attempts, next_attempt_at, ..event(state) }
+    TriggerEvent { attempts: Some(*attempts), next_attempt_at, ..event(state) }
 }
 
 fn event_of(id: &BindingId, state: EventWord) -> TriggerEvent {
-    TriggerEvent { id: id.to_string(), state, reason: None, attempts: 0, attempts_max: 0, next_attempt_at: None, dead_letter_topic: None }
+    let attempts = (state == EventWord::Pending).then_some(0);
+    TriggerEvent { id: id.to_string(), state, reason: None, attempts, attempts_max: 0, next_attempt_at: None, dead_letter_topic: None }
 }

@@ -118,6 +118,8 @@ fn an_archive_or_a_key_that_is_not_there_is_said_so() {
     std::fs::create_dir(env.folder().join("empty")).unwrap();
     let empty = verify(&env, &["--archive", "empty", "--json"], 1);
     assert!(error_of(&empty)["why"].as_str().unwrap().starts_with("there is no archive at"), "{empty:?}");
+    let restored = env.run(["archive", "restore", "--archive", "empty", "--json"]).with_status(1);
+    assert!(error_of(&restored)["why"].as_str().unwrap().starts_with("there is no archive at"), "{restored:?}");
 }
 
 /// One file of heads of two archives: those of the other one are not missing in the copy that is verified.

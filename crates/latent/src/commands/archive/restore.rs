@@ -96,7 +96,7 @@ pub(super) fn restore(args: &RestoreArgs, output: &mut Output) -> Result<(), Cli
     });
     bar.finish_and_clear();
     match ended {
-        Ok(report) => tell(args, &report, &*store, output),
+        Ok(report) => tell(args, &report, (&*store, proof.heads.is_empty()), output),
         Err(error @ RestoreError::SeveralTopics { .. }) => Err(CliError::Value { option: "--into", reason: error.to_string() }),
         Err(RestoreError::Unsound { report }) => {
             told::findings(&report, output)?;
@@ -133,7 +133,12 @@ fn failed(args: &RestoreArgs, error: &RestoreError) -> CliError {
     CliError::Log { doing: format!("restoring from {}", args.archive), fault }
 }
 
-fn tell(args: &RestoreArgs, report: &RestoreReport, store: &dyn ColdStore, output: &mut Output) -> Result<(), CliError> {
+fn tell(
+    args: &RestoreArgs,
+    report: &RestoreReport,
+    (store, no_heads): (&dyn ColdStore, bool),
+    output: &mut Output,
+) -> Result<(), CliError> {
     for one in &report.partitions {
         output.line(&json!({ "restored": one }), || sentence(one))?;
     }
@@ -143,7 +148,11 @@ fn tell(args: &RestoreArgs, report: &RestoreReport, store: &dyn ColdStore, outpu
     }
     if report.partitions.is_empty() {
         told::nothing_of(store, &args.archive, args.topic.as_deref(), args.partition)?;
-        output.hint("the archive has nothing of that");
+        // Heads may say that nothing was written yet.
+        if no_heads {
+            return Err(told::no_archive("restoring from", &args.archive));
+        }
+        output.hint("the archive has nothing to restore");
     }
     Ok(())
 }

@@ -42,10 +42,10 @@ pub(super) fn nothing_of(store: &dyn ColdStore, uri: &str, topic: Option<&str>, 
     Err(CliError::Value { option, reason: format!("the archive {uri} has nothing of it") })
 }
 
-/// A place in which nobody archived anything: nothing was verified, which must not look as if all were well.
-pub(super) fn no_archive(uri: &str) -> CliError {
+/// A place in which nobody archived anything: nothing was verified or restored, which must not look as if all were well.
+pub(super) fn no_archive(doing: &str, uri: &str) -> CliError {
     let message = format!("there is no archive at {uri:?}: it has neither segments nor single events");
-    CliError::Log { doing: format!("verifying the archive {uri}"), fault: Fault::refused("config", message) }
+    CliError::Log { doing: format!("{doing} {uri}"), fault: Fault::refused("config", message) }
 }
 
 /// The findings, one a line.

@@ -174,7 +174,7 @@ impl One<'_> {
             told::nothing_of(&*store, uri, args.topic.as_deref(), args.partition)?;
             // Heads may say that nothing was written yet.
             if proof.heads.is_empty() {
-                return Err(told::no_archive(uri));
+                return Err(told::no_archive("verifying the archive", uri));
             }
         }
         told::findings(&report, output)?;

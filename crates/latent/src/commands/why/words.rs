@@ -76,7 +76,7 @@ fn event(story: &Story, lines: &mut Lines) {
 }
 
 fn trigger_words(story: &Story, trigger: &TriggerEvent, now: u64) -> String {
-    let TriggerEvent { attempts, attempts_max, .. } = trigger;
+    let (attempts, attempts_max) = (trigger.attempts.unwrap_or_default(), trigger.attempts_max);
     let attempt = attempts.saturating_add(1);
     let why = trigger.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let parked = story.letter_of(&trigger.id).map(|letter| {
@@ -98,7 +98,7 @@ fn trigger_words(story: &Story, trigger: &TriggerEvent, now: u64) -> String {
             format!("attempt {attempt} of {attempts_max} is due{due}")
         }
         // The attempt that runs was counted when it began.
-        (EventWord::Running, None) => format!("is running, attempt {} of {attempts_max}", attempts.max(&1)),
+        (EventWord::Running, None) => format!("is running, attempt {} of {attempts_max}", attempts.max(1)),
         (EventWord::Condemned, None) => {
             let place = trigger.dead_letter_topic.as_ref().map_or_else(String::new, |topic| format!(" in {topic}"));
             format!("will not run again{why} and waits to be parked{place}")

@@ -82,7 +82,7 @@ fn trigger(id: &str) -> TriggerEvent {
         id: id.to_owned(),
         state: EventWord::BehindItsKey,
         reason: Some("undecodable".to_owned()),
-        attempts: u32::MAX,
+        attempts: Some(u32::MAX),
         attempts_max: u32::MAX,
         next_attempt_at: Some(u64::MAX),
         dead_letter_topic: Some("t".repeat(120)),

@@ -26,7 +26,8 @@ pub(super) fn a_revoked_service_leaves_its_events_where_they_are(engine: Engine)
         // What was not pulled before the revocation stays with the broker.
         let known = if engine == Engine::Embedded { &waits[..1] } else { &waits[..] };
         assert!(known.iter().any(|state| trigger["state"] == *state), "{trigger}");
-        assert_eq!((&trigger["attempts"], &trigger["dead_letter"]), (&json!(0), &json!(null)), "{trigger}");
+        let attempts = if trigger["state"] == "on-broker" { json!(null) } else { json!(0) };
+        assert_eq!((&trigger["attempts"], &trigger["dead_letter"]), (&attempts, &json!(null)), "{trigger}");
     }
     node.stop();
     // The same function, built anew, takes over; nothing was counted as an attempt.

@@ -8,7 +8,7 @@ fn trigger(state: EventWord) -> TriggerEvent {
         id: "t".to_owned(),
         state,
         reason: None,
-        attempts: 1,
+        attempts: Some(1),
         attempts_max: 5,
         next_attempt_at: Some(12_000),
         dead_letter_topic: None,
