@@ -55,6 +55,12 @@ impl Journal {
         }
     }
 
+    /// What ended a pull. Where nothing is left to be pulled there is no other pull to show that it is over.
+    pub(super) fn pull_trouble(&self, cell: &LaneCell, at: (MonoTime, UnixMillis), fault: StepFault, why: &str) {
+        let of = if fault.is_over_with_an_inspection() { Of::Inspection } else { Of::Pull };
+        self.trouble(cell, at, of, fault, why);
+    }
+
     /// This was done well, so what stood in its way does not any more.
     pub(super) fn over(&self, cell: &LaneCell, now: MonoTime, of: Of) {
         let over = {
@@ -140,6 +146,30 @@ mod tests {
         (0..300).flat_map(|number| [number, number]).for_each(fail);
         let kept: Vec<u64> = journal.failures().iter().map(|failure| failure.at.0).collect();
         assert_eq!(kept, (44..300).collect::<Vec<_>>());
+    }
+
+    /// A node that has nothing left to pull, since others did it, would say for ever that it cannot get on.
+    #[test]
+    fn what_ended_a_pull_is_over_with_an_inspection_unless_it_is_of_pulling_or_of_a_message() {
+        use latent_nats_proto::Evidence;
+        use latent_nats_proto::triggers::PullStatus;
+        let (journal, cell) = (Journal::default(), cell());
+        let lost = StepFault::Protocol(Evidence::ConnectionLost { within_reply: false });
+        let large = StepFault::Status(PullStatus::MessageTooLarge);
+        for (fault, is_over) in [
+            (StepFault::DeadlineExceeded, true),
+            (StepFault::Status(PullStatus::LeadershipChange), true),
+            (lost, true),
+            (StepFault::PermissionRefused, false),
+            (large, false),
+            (StepFault::Protocol(Evidence::OversizedReply), false),
+        ] {
+            journal.pull_trouble(&cell, (MonoTime::ZERO, UnixMillis(1)), fault, "it is so");
+            journal.over(&cell, MonoTime::ZERO, Of::Inspection);
+            assert_eq!(cell.office().health.trouble.is_none(), is_over, "{fault:?}");
+            journal.over(&cell, MonoTime::ZERO, Of::Pull);
+            assert!(cell.office().health.trouble.is_none());
+        }
     }
 
     #[test]

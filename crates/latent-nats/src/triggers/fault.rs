@@ -196,6 +196,26 @@ impl StepFault {
         }
     }
 
+    /// Whether an inspection of the consumer that passes shows that it is over: it was the connection's, the server's or the consumer's, and
+    /// neither a message's nor one of the right to pull.
+    pub(crate) const fn is_over_with_an_inspection(self) -> bool {
+        match self {
+            Self::Protocol(evidence) => {
+                matches!(evidence, Evidence::ConnectionLost { .. } | Evidence::Deadline { .. } | Evidence::NoResponders)
+            }
+            Self::Status(status) => matches!(
+                status,
+                PullStatus::LeadershipChange
+                    | PullStatus::ServerShutdown
+                    | PullStatus::ConsumerDeleted
+                    | PullStatus::NoResponders
+                    | PullStatus::TooManyRequests
+            ),
+            Self::DeadlineExceeded | Self::AuthenticationRefused => true,
+            _ => false,
+        }
+    }
+
     /// Whether dials wait after it.
     pub(super) const fn begins_backoff(self) -> bool {
         matches!(self, Self::Unreachable | Self::AuthenticationRefused | Self::Credential | Self::Backoff)

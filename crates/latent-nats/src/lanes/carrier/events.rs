@@ -199,7 +199,7 @@ impl Carrier {
     /// What keeps a pull from its messages, for whoever asks.
     pub(super) fn pull_trouble(&self, place: usize, trouble: &Trouble) {
         if let Some(lane) = self.lanes.get(place) {
-            self.journal.trouble(&lane.cell, self.now(), Of::Pull, trouble.fault, &trouble.why);
+            self.journal.pull_trouble(&lane.cell, self.now(), trouble.fault, &trouble.why);
         }
     }
 }

@@ -71,7 +71,8 @@ impl Cycle {
     fn state(&self, pending: u64, unacknowledged: u64) -> CycleState {
         if self.stopped {
             CycleState::Stopped
-        } else if self.source_faults > 0 || self.parking_fails() {
+        } else if (self.source_faults > 0 && pending > 0) || self.parking_fails() {
+            // Where nothing waits, nothing stands still: what the source could not answer was settled by somebody else.
             CycleState::Stalled
         } else if pending == 0 {
             CycleState::Idle

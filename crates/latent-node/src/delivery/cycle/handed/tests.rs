@@ -51,6 +51,22 @@ fn trap() -> ActivationOutcome {
     ActivationOutcome::Trap { code: TrapCode::Unreachable, detail: String::new() }
 }
 
+/// A settlement that failed is nothing to be told any more once another process has the event.
+#[test]
+fn a_source_that_failed_for_an_event_of_somebody_else_stalls_nothing() {
+    let mut cycle = cycle(5, 1);
+    assert!(matches!(cycle.poll(NOW), Some(Command::Pull { .. })));
+    hand(&mut cycle, 999, 0, 1);
+    cycle.handle_pulled(NOW, Ok(Listing::default()));
+    assert_eq!(begun(&mut cycle), [(999, 1)]);
+    succeed(&mut cycle, 999);
+    cycle.handle_settled(NOW, Offset(999), Err(SourceError::Unavailable { reason: "no answer".to_owned() }));
+    assert_eq!(cycle.snapshot().state, CycleState::Stalled);
+    cycle.handle_news(NOW, SourceNews::Over(Offset(999)));
+    let seen = cycle.snapshot();
+    assert_eq!((seen.state, seen.pending), (CycleState::Idle, 0));
+}
+
 #[test]
 fn events_of_one_key_run_in_order_and_of_different_keys_at_once_within_what_is_reserved() {
     let mut cycle = cycle(5, 3);
