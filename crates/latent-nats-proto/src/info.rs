@@ -1,5 +1,7 @@
 //! What the broker says of itself. Addresses that it offers, redirects and hints to go elsewhere are not even read (X-003).
 
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+
 use crate::json::{JsonError, Rules, Value, object};
 
 /// Facts of the connected server; they change with each INFO.
@@ -15,6 +17,10 @@ pub struct ServerFacts {
     pub jetstream: bool,
     /// Its version, when it is three numbers.
     pub version: Option<ServerVersion>,
+    /// Tells one start of a server from every other one, as far as this process goes on; `None` when it has no `server_id`.
+    pub started: Option<u64>,
+    /// Whether it is one of a cluster.
+    pub is_clustered: bool,
 }
 
 /// Version of a server; a suffix is left out.
@@ -50,6 +56,8 @@ struct Fields {
     auth_required: Option<bool>,
     max_payload: Option<u64>,
     jetstream: Option<bool>,
+    started: Option<u64>,
+    is_clustered: Option<bool>,
 }
 
 /// Reads what stands behind `INFO`.
@@ -69,6 +77,10 @@ pub(crate) fn read(text: &[u8]) -> Result<ServerFacts, InfoError> {
             once(&mut fields.max_payload, value.integer()?)
         } else if name.is("jetstream") {
             once(&mut fields.jetstream, value.bool()?)
+        } else if name.is("server_id") {
+            once(&mut fields.started, hash_of(value.text()?.raw()))
+        } else if name.is("cluster") {
+            once(&mut fields.is_clustered, !value.text()?.raw().is_empty())
         } else {
             Ok(())
         }
@@ -83,7 +95,14 @@ pub(crate) fn read(text: &[u8]) -> Result<ServerFacts, InfoError> {
         auth_required: fields.auth_required.unwrap_or(false),
         jetstream: fields.jetstream.unwrap_or(false),
         version: fields.version.flatten(),
+        started: fields.started,
+        is_clustered: fields.is_clustered.unwrap_or(false),
     })
+}
+
+/// Servers make a new id each time they start. It is only compared, so it need not be kept.
+fn hash_of(id: &str) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(id)
 }
 
 fn once<T>(field: &mut Option<T>, value: T) -> Result<(), JsonError> {
@@ -110,9 +129,26 @@ mod tests {
     }
 
     #[test]
+    fn each_start_of_a_server_is_another_one_and_one_of_a_cluster_says_so() {
+        let of = |more: &str| read(format!(r#"{{"headers":true,"max_payload":1{more}}}"#).as_bytes()).unwrap();
+        let (first, second, unnamed) = (of(r#","server_id":"NA""#), of(r#","server_id":"NB""#), of(""));
+        assert!(first.started.is_some() && first.started != second.started && unnamed.started.is_none());
+        assert_eq!(first.started, of(r#","server_id":"NA","cluster":"c""#).started);
+        assert!(of(r#","cluster":"c""#).is_clustered && !of(r#","cluster":"""#).is_clustered && !first.is_clustered);
+    }
+
+    #[test]
     fn an_info_of_the_pinned_broker_is_read() {
         let version = Some(ServerVersion { major: 2, minor: 14, patch: 6 });
-        let expected = ServerFacts { max_payload_bytes: 1_048_576, protocol: 1, auth_required: true, jetstream: true, version };
+        let expected = ServerFacts {
+            max_payload_bytes: 1_048_576,
+            protocol: 1,
+            auth_required: true,
+            jetstream: true,
+            version,
+            started: Some(hash_of("N")),
+            is_clustered: false,
+        };
         assert_eq!(facts(REAL), Ok(expected));
     }
 

@@ -121,6 +121,8 @@ pub(super) struct Carrier {
     journal: Arc<Journal>,
     clock: Arc<dyn Clock>,
     bell: Arc<Bell>,
+    /// Which start of the broker the last connection was to.
+    started: Option<u64>,
     /// Seeded by chance in each process, so that nobody can choose keys that share an id.
     hasher: RandomState,
 }
@@ -154,6 +156,7 @@ impl Carrier {
             journal,
             clock,
             bell,
+            started: None,
             hasher: RandomState::new(),
         };
         for lane in &carrier.lanes {
@@ -170,13 +173,27 @@ impl Carrier {
 
     /// A connection is there.
     pub(super) fn connected(&mut self, session: Session) {
+        let (now, has_forgotten) = (self.clock.mono(), self.is_started_anew(&session));
         self.session = Some(session);
         for (place, lane) in self.lanes.iter_mut().enumerate() {
             lane.profile_at = None;
-            lane.cell.office().desk.lane.handle_connected();
+            let mut office = lane.cell.office();
+            if has_forgotten {
+                office.desk.lane.handle_broker_forgot(now);
+            }
+            office.desk.lane.handle_connected();
+            drop(office);
             self.touched.insert(place);
         }
         self.sweep.begin_anew(self.clock.mono());
+    }
+
+    /// Whether a broker that stands alone was started since the last connection. In a cluster another server says nothing of that one's
+    /// consumers.
+    fn is_started_anew(&mut self, session: &Session) -> bool {
+        let Some(facts) = session.server().filter(|facts| !facts.is_clustered) else { return false };
+        let before = std::mem::replace(&mut self.started, facts.started);
+        before.is_some_and(|before| facts.started != Some(before))
     }
 
     /// The connection is to be closed, or has ended.

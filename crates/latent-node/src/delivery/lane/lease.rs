@@ -4,7 +4,7 @@ use latent_core::MonoTime;
 
 use super::command::{Delivery, LaneCommand, ReplyId};
 use super::held::{Held, Stage};
-use super::{Confirmation, Lane};
+use super::{Confirmation, Lane, LaneOptions};
 
 impl Lane {
     /// The answer to [`LaneCommand::Renew`].
@@ -39,7 +39,18 @@ impl Lane {
 
     /// Takes leases as lost whose time is over. What runs under one is stopped.
     pub(super) fn lapse(&mut self, now: MonoTime) {
-        let is_over = |held: &Held| held.has_lease() && held.lapses_at(&self.options) <= now;
+        self.lapse_those(now, |held, options| held.lapses_at(options) <= now);
+    }
+
+    /// The broker may know nothing of what it delivered last: a server that was killed goes on with what it wrote down of its consumers, which
+    /// is a little old. It hands such messages out as if for the first time, to anybody, and a settlement of ours would be taken for that of
+    /// the new holder, whose gate counts on nobody else's. So every lease of before is over. To be told before [`Lane::handle_connected`].
+    pub fn handle_broker_forgot(&mut self, now: MonoTime) {
+        self.lapse_those(now, |_, _| true);
+    }
+
+    fn lapse_those(&mut self, now: MonoTime, is_over: impl Fn(&Held, &LaneOptions) -> bool) {
+        let is_over = |held: &Held| held.has_lease() && is_over(held, &self.options);
         let over: Vec<u64> = self.held.iter().filter(|(_, held)| is_over(held)).map(|(sequence, _)| *sequence).collect();
         for sequence in over.into_iter().rev() {
             let Some(held) = self.held.get_mut(&sequence) else { continue };

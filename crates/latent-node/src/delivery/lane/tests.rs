@@ -231,6 +231,24 @@ fn what_waits_to_come_again_for_its_settlement_is_given_up_with_the_pin_and_the_
     }
 }
 
+/// A broker that was killed hands out again what it forgot, as if for the first time: nothing of before is settled or renewed any more.
+#[test]
+fn what_a_broker_may_have_forgotten_is_stopped_and_neither_settled_nor_renewed() {
+    let mut lane = running();
+    lane.handle_connection_lost();
+    lane.handle_broker_forgot(NOW);
+    lane.handle_connected();
+    assert_eq!(commands(&mut lane, NOW), [LaneCommand::Lapsed { sequence: 7 }]);
+    // Nothing is asked for before the run has ended.
+    assert!(commands(&mut lane, at(5_000)).is_empty());
+    lane.ended(7);
+    lane.settle(7, Settlement::Acknowledged);
+    let given_up = [LaneCommand::Over { sequence: 7 }, LaneCommand::Settled { sequence: 7, confirmation: Confirmation::NotSent }];
+    assert_eq!(commands(&mut lane, at(5_000)), given_up);
+    lane.want(1);
+    assert!(commands(&mut lane, at(5_000)).iter().any(|command| matches!(command, LaneCommand::Pull { pin: None, .. })));
+}
+
 #[test]
 fn a_lane_that_stops_answers_everything_and_takes_nothing() {
     let mut lane = uncertain();
