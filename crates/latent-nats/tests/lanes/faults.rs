@@ -1,6 +1,7 @@
 //! Connections that are cut, stalled and lost, brokers that go away, and users that may not do what is needed (T-105, T-109, D-14).
 
 use latent_nats::triggers::StepFault;
+use latent_node::delivery::DeliveryPolicy;
 use latent_testkit::broker::BrokerAuth;
 use latent_testkit::proxy::{At, Direction, Fault};
 use latent_testkit::{require_broker, until_some};
@@ -78,6 +79,23 @@ async fn a_broker_that_restarts_is_used_again_by_itself() {
     world.handler.until_runs(2).await;
     world.until_settled(0).await;
     until_some("nothing is in its way", || std::future::ready(node.monitor.lanes()[0].trouble.is_none().then_some(()))).await;
+    node.stop().await;
+}
+
+/// T-111: a broker that was killed may hand out again what runs here, and take our settlement for that of who has it then.
+#[tokio::test]
+async fn a_run_is_stopped_when_the_broker_was_started_anew() {
+    require_broker!();
+    // Longer than any test waits: no lease and no run ends by its time.
+    let soon = soon();
+    let policy = DeliveryPolicy { operation_timeout_millis: 280_000, ..soon.policy };
+    let world = World::start(Setup { ack_wait_millis: 300_000, policy, ..soon }).await;
+    let node = world.node("one");
+    world.publish(0, "a", "hang-0").await;
+    world.handler.until_runs(1).await;
+    world.broker.kill();
+    world.broker.restart();
+    until_some("the run is stopped", || std::future::ready((world.handler.under_way() == 0).then_some(()))).await;
     node.stop().await;
 }
 

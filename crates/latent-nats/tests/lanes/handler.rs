@@ -64,6 +64,10 @@ impl Handler {
         self.overlaps.load(Ordering::SeqCst)
     }
 
+    pub(crate) fn under_way(&self) -> u64 {
+        self.under_way.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn most_under_way(&self) -> u64 {
         self.most_under_way.load(Ordering::SeqCst)
     }
