@@ -121,9 +121,12 @@ fn words(error: &object_store::Error) -> String {
     line.join(" ").chars().take(WORDS_MAX).collect()
 }
 
-/// Whether the store says that it does not implement what it was asked: status 501, with which S3 answers a header whose meaning it does not
-/// have. The client has no kind of error for it, and no other way to ask for the status than its words.
+/// Whether the client or the store says that it does not implement what it was asked. A store does with status 501, as S3 answers a header whose
+/// meaning it does not have: the client has no kind of error for that, and no other way to ask for the status than its words.
 fn knows_no_condition(error: &object_store::Error) -> bool {
+    if matches!(error, object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. }) {
+        return true;
+    }
     let text = error.to_string();
     text.contains("status code: 501") || text.contains("<Code>NotImplemented</Code>")
 }
@@ -140,9 +143,6 @@ impl ColdStore for S3Store {
         match put {
             Ok(_) => Ok(PutEnd::Created),
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(PutEnd::Exists),
-            Err(error @ (object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. })) => {
-                Err(ColdError::Unconditional { object: path.to_owned(), reason: words(&error) })
-            }
             Err(error) if knows_no_condition(&error) => Err(ColdError::Unconditional { object: path.to_owned(), reason: words(&error) }),
             Err(error) => Err(failed("put", path, &error)),
         }
